@@ -176,6 +176,7 @@ class DataFolder(FolderView):
             self.journal = Journal(file, manifest.journal or "")
             sync_file(self.path)
         except OSError as error:
+            self._close_journal()
             log.warning("no journal: each commit waits for the file of its store", cause=error.strerror, file=str(file))
             file.unlink(missing_ok=True)
             return replace(manifest, journal=None)

@@ -248,6 +248,8 @@ class Store(Protocol):
     def copy_to(self, path: Path) -> Callable[[], None]:
         """Prepare a copy of the committed state in a new store folder `path`, as an LMDB file whatever this store is.
 
+        Ends every view, as `begin` does.
+
         The returned function makes the copy; it blocks and may be called on another thread. No batch can begin until it
         has returned. It raises StoreError (a part of the copy may remain), and does not sync.
         """

@@ -8,7 +8,7 @@ numbers continue. Owned by the `Broker`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,14 +132,10 @@ class Maintenance:
             message_count = sum(sum(entity.message_counts()) for entity in entities)
             copied = Copied(namespace.clock.now_ms(), len(entities), message_count)
             try:
-                await asyncio.gather(*(worker.flush() for worker in namespace.workers))
+                await _all_ended([worker.flush() for worker in namespace.workers])
                 namespace.catalog.copy_to(folder / CATALOG_FOLDER)()  # on the loop, so that it can't change
                 copies = [worker.copy_to(folder / STORE_FOLDER.format(worker.index)) for worker in namespace.workers]
-                done = [loop.run_in_executor(namespace.pool, copy) for copy in copies]
-                results = await asyncio.gather(*done, return_exceptions=True)  # release each idle_lock after its copy
-                for result in results:
-                    if isinstance(result, BaseException):
-                        raise result
+                await _all_ended([loop.run_in_executor(namespace.pool, copy) for copy in copies])
             except StoreError as error:
                 raise BrokerError(Condition.SERVER_BUSY, f"The namespace could not be copied: {error}") from error
         return copied
@@ -168,3 +164,10 @@ def _topics_first(entities: Iterable[Entity]) -> Sequence[Entity]:
 
 def _detached(what: str) -> BrokerError:
     return BrokerError(Condition.DETACH_FORCED, f"The entity {what}; attach again.")
+
+
+async def _all_ended(works: Sequence[Awaitable[None]]) -> None:
+    """Wait for all, so that each store's `idle_lock` is held meanwhile; then raise the first error."""
+    for result in await asyncio.gather(*works, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result

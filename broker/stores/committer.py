@@ -59,7 +59,8 @@ class Committer:
         self._pool = pool
         self._threads = threads
         self._clock = clock
-        self._waiting: deque[_Waiting] = deque()  # jobs take from it
+        self._alone: deque[_Waiting] = deque()  # batches that wait; jobs take them
+        self._together: deque[_Waiting] = deque()  # those that share a trip
         self._done: deque[tuple[asyncio.Future[None], BaseException | None]] = deque()  # jobs add to it
         self._jobs: set[_Job] = set()
         self._last_commit_us = 0  # the duration of the last commit; written by jobs
@@ -70,7 +71,7 @@ class Committer:
         """Commit `batch` on a thread; the future gets None or the exception of `batch.commit()`."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
-        self._waiting.append((batch, ended))
+        (self._alone if batch.shared is None else self._together).append((batch, ended))
         if not self._starting and len(self._jobs) < self._threads:
             self._starting = True
             loop.call_soon(self._start_jobs)  # after the other stores that are ready in this turn
@@ -94,9 +95,11 @@ class Committer:
 
         Those that are shared take one trip to the disk, and none while a job is on such a trip: it takes them next.
         """
-        waiting = list(self._waiting)  # jobs take from it meanwhile
-        alone = sum([batch.shared is None for batch, _ in waiting])
-        return alone + (len(waiting) > alone and not any(job.is_shared for job in self._jobs))
+        needs_trip = bool(self._together) and not any(job.is_shared for job in self._jobs)
+        return len(self._alone) + needs_trip
+
+    def _is_waited_for(self) -> bool:
+        return bool(self._alone or self._together)
 
     def _look_later(self) -> None:
         if not self._looking:
@@ -114,8 +117,8 @@ class Committer:
         stopwatch_us = self._clock.stopwatch_us
         job.began_us = reported_us = stopwatch_us()
         while True:
-            job.is_shared = False
-            group = self._next_group()
+            was_shared, job.is_shared = job.is_shared, False
+            group = self._next_group(prefers_alone=was_shared)
             if not group:
                 break
             job.is_shared = group[0][0].shared is not None
@@ -123,25 +126,33 @@ class Committer:
             now_us = stopwatch_us()
             self._last_commit_us = now_us - job.began_us
             job.began_us = now_us
-            if self._waiting and (job.is_shared or now_us - reported_us > REPORT_AFTER_US):
+            if self._is_waited_for() and (job.is_shared or now_us - reported_us > REPORT_AFTER_US):
                 reported_us = now_us
                 call_on_loop(self._report)
         call_on_loop(self._end, job)
 
-    def _next_group(self) -> list[_Waiting]:
-        """Take the next batch, and with it all that share its trip, from those that wait (on a thread)."""
-        group: list[_Waiting] = []
-        others: list[_Waiting] = []
+    def _next_group(self, prefers_alone: bool) -> list[_Waiting]:
+        """Take a waiting batch that commits alone, or all that share a trip; none if no batch waits (on a thread)."""
+        if prefers_alone:
+            return self._next_alone() or self._next_together()
+        return self._next_together() or self._next_alone()
+
+    def _next_alone(self) -> list[_Waiting]:
         try:
-            group.append(self._waiting.popleft())
-            shared = group[0][0].shared
-            while shared is not None:
-                item = self._waiting.popleft()
-                (group if item[0].shared is shared else others).append(item)
-        except IndexError:  # none waits any more
-            pass
-        self._waiting.extendleft(reversed(others))
-        return group
+            return [self._alone.popleft()]
+        except IndexError:
+            return []
+
+    def _next_together(self) -> list[_Waiting]:
+        group: list[_Waiting] = []
+        others: list[_Waiting] = []  # of another trip
+        try:
+            while True:
+                item = self._together.popleft()
+                (group if not group or item[0].shared is group[0][0].shared else others).append(item)
+        except IndexError:
+            self._together.extendleft(reversed(others))
+            return group
 
     def _report(self) -> None:
         """Set the outcomes of the commits that are done."""
@@ -153,7 +164,7 @@ class Committer:
                 ended.set_result(None)
             else:
                 ended.set_exception(error)
-        if self._waiting:
+        if self._is_waited_for():
             self._start_jobs()
 
     def _end(self, job: _Job) -> None:

@@ -227,7 +227,6 @@ class Worker:
     async def flush(self) -> None:
         """Let the store put what its journal has into its own file. The caller holds `idle_lock`. StoreError."""
         if self._store.has_pending:
-            self._committing = False
             await self._commit(self._store.begin(FLUSHING_BYTES), True, 0)
 
     async def _flush_for_room(self) -> None:
@@ -236,6 +235,7 @@ class Worker:
                 await self.flush()
         except StoreError as error:  # the next batch tries again
             self._flush_failed = True
+            self._clock.call_after(RETRY_AFTER_MS, self._wake.set)
             log.error("flush failed", store=self.index, cause=str(error))
 
     def _ended(self, task: asyncio.Task[None]) -> None:

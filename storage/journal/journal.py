@@ -5,15 +5,18 @@ with the batches of other stores that are ready. Its rows go into the store's fi
 (docs/decisions/0017). Knows the file: groups of entries in two halves, and when a half is free. Does not know stores.
 
 The file: a head of HEAD_BYTES with the journal's id, then two halves. A **lap** fills one half with groups, the next
-lap the other one; it begins when all rows of the lap before the current one are in their stores' files. One group is
-one write: checksum, length, lap, number of its first entry, entries. After a crash the last group may be torn; its
-batches were not confirmed. `append` is called on committing threads, one at a time; the rest on the owner's thread.
+lap the other one; it begins when all rows of the lap before the current one are in their stores' files. The head says
+which lap is the newest and how long the one before it was. One group is one write: checksum, length, lap, number of its
+first entry, entries. After a crash the last group of the newest lap may be torn; its batches were not confirmed.
+`append` is called on committing threads, one at a time; the rest on the owner's thread.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import struct
+import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +30,10 @@ HEAD_BYTES: Final = 4096
 HALF_BYTES: Final = 8 << 20
 MAGIC: Final = b"emubus journal 1\n"
 GROUP_MAGIC: Final = b"eGRP"
+
+LAP_MAGIC: Final = b"eLAP"
+LAP_PLACES: Final = (1024, 2048)  # in the head, for even and odd laps: a torn one leaves the other
+LAP: Final = struct.Struct("<4sIQI")  # magic, checksum of the rest, lap, bytes used by the one before
 
 GROUP: Final = struct.Struct("<4sIIQQI")  # magic, checksum of the rest, bytes in all, lap, first number, entries
 CHECKED_FROM: Final = 8
@@ -64,13 +71,15 @@ class Journal:
         self._next_number = 1
         self._oldest: dict[str, int] = {}  # store -> the first lap with rows that its own file lacks
         self._wanted: dict[str, Callable[[], object]] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # held while a group is written
+        self._number_lock = threading.Lock()
         with make_private_file(file) as made:
             made.write(head_of(journal_id))
             made.truncate(HEAD_BYTES + 2 * HALF_BYTES)  # room on the disk is taken when it is first used
             made.flush()
             os.fsync(made.fileno())
         self._fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+        self._place = _place_of(os.fstat(self._fd))
         self._seed = zlib.crc32(journal_id.encode())
 
     def on_flush_wanted(self, store: str, call: Callable[[], object]) -> None:
@@ -79,9 +88,13 @@ class Journal:
 
     def next_number(self) -> int:
         """Return a number above all that were given; an entry below it that a store has seen is out of date."""
-        with self._lock:
+        return self._take_numbers(1)
+
+    def _take_numbers(self, count: int) -> int:
+        """Return the first of so many new numbers; never waits for the disk."""
+        with self._number_lock:
             number = self._next_number
-            self._next_number += 1
+            self._next_number += count
         return number
 
     def commit(self, batches: Sequence[object]) -> list[BaseException | None]:
@@ -122,14 +135,12 @@ class Journal:
         size = GROUP.size + len(body)
         with self._lock:
             began_lap = self._make_room(size)
-            number = self._next_number
-            self._next_number += len(entries)
+            number = self._take_numbers(len(entries))
             rest = GROUP.pack(GROUP_MAGIC, 0, size, self.lap, number, len(entries))[CHECKED_FROM:]
             checksum = zlib.crc32(body, zlib.crc32(rest, self._seed))
             head = GROUP_MAGIC + checksum.to_bytes(4, "little") + rest
-            offset = HEAD_BYTES + (self.lap % 2) * HALF_BYTES + self._used_bytes
             try:
-                self._write([head, body], offset, size)
+                self._write([head, body], HEAD_BYTES + (self.lap % 2) * HALF_BYTES + self._used_bytes)
             finally:
                 if began_lap or self.failed:
                     self._want_flush()
@@ -137,29 +148,39 @@ class Journal:
             for store, _ in entries:
                 self._oldest.setdefault(store, self.lap)
 
-    def _write(self, parts: Sequence[bytes], offset: int, size: int) -> None:
+    def _write(self, parts: Sequence[bytes], offset: int) -> None:
         try:
-            if os.pwritev(self._fd, parts, offset) != size:
+            if os.pwritev(self._fd, parts, offset) != sum(map(len, parts)):
                 raise JournalFull
         except OSError as error:  # no room on the disk, for instance; the next group takes this place
             raise JournalFull from error
         try:
-            os.fdatasync(self._fd)
+            _wait_for_disk(self._fd)
         except OSError:
             self.failed = True
             raise
 
     def _make_room(self, size: int) -> bool:
-        """Begin the next lap if this one's half has no room for `size` bytes; whether it did. JournalFull."""
+        """Begin the next lap if this one's half has no room for `size` bytes; whether it did. JournalFull, OSError."""
+        if not self.failed and not self._is_in_place():
+            self.failed = True
         if self.failed or size > HALF_BYTES:
             raise JournalFull
         if self._used_bytes + size <= HALF_BYTES:
             return False
-        if any(lap < self.lap for lap in self._oldest.values()):
+        if any(lap < self.lap for lap in list(self._oldest.values())):
             raise JournalFull
+        self._write([lap_record(self.lap + 1, self._used_bytes, self._seed)], LAP_PLACES[(self.lap + 1) % 2])
         self.lap += 1
         self._used_bytes = 0
         return True
+
+    def _is_in_place(self) -> bool:
+        """Whether the file was neither deleted nor replaced."""
+        try:
+            return _place_of(self.path.stat()) == self._place
+        except OSError:
+            return False
 
     def _want_flush(self) -> None:
         for store in list(self._oldest):
@@ -188,10 +209,32 @@ class Journal:
             self._fd = -1
 
 
+def _wait_for_disk(fd: int) -> None:
+    if sys.platform == "darwin":
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # its fsync leaves data in the drive's cache; LMDB does the same
+    else:
+        os.fdatasync(fd)
+
+
+def _place_of(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def title_of(journal_id: str) -> bytes:
+    """Return the beginning of a journal's file."""
+    return (MAGIC + journal_id.encode() + b"\n").ljust(LAP_PLACES[0], b"\0")
+
+
 def head_of(journal_id: str) -> bytes:
-    """Return the head of a journal's file."""
-    text = MAGIC + journal_id.encode() + b"\n"
-    return text.ljust(HEAD_BYTES, b"\0")
+    """Return the head of a new journal's file, in its first lap."""
+    head = title_of(journal_id).ljust(LAP_PLACES[1], b"\0") + lap_record(1, 0, zlib.crc32(journal_id.encode()))
+    return head.ljust(HEAD_BYTES, b"\0")
+
+
+def lap_record(lap: int, used_before: int, seed: int) -> bytes:
+    """Return the record of a lap that begins: the one before has used so many bytes of its half."""
+    rest = LAP.pack(LAP_MAGIC, 0, lap, used_before)[CHECKED_FROM:]
+    return LAP_MAGIC + zlib.crc32(rest, seed).to_bytes(4, "little") + rest
 
 
 def _packed(store: str, rows: Rows) -> Iterator[bytes]:

@@ -12,6 +12,7 @@ assignment; the owner merges layers when a batch begins, which ends all views.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -116,12 +117,12 @@ class JournaledStore:
 
     def view(self) -> View:
         """A view of the committed state; see `contract.Store.view`."""
-        committed, pending = self._committed, self._pending  # before the file, which may get their rows meanwhile
-        if self._file_number is not None and not self._has_batch():
-            self._know_pending()
-            committed, pending = None, self._pending
-        layers = (pending,) if committed is None else (pending, committed)
-        return LayeredView(self, self._file.view(), layers)
+        number, committed, pending = self._file_number, self._committed, self._pending
+        file = self._file.view()
+        layers: tuple[RowLayer, ...] = (pending,) if committed is None else (pending, committed)
+        if number is not None and file.get(META_TABLE, JOURNAL_KEY) == row_of(self.journal.id, number):
+            layers = ()  # a batch of the file is stored, with the pending rows, and its commit may not have returned
+        return LayeredView(self, file, layers)
 
     def copy_to(self, path: Path) -> Callable[[], None]:
         """Prepare a copy; see `contract.Store.copy_to`. Waits for the disk if there are pending rows."""
@@ -143,10 +144,9 @@ class JournaledStore:
         """Write the pending rows to the file and close it; see `contract.Store.close`."""
         if self._batch is not None:
             self._batch.abort()
-        try:
+        with suppress(StoreError):  # then the rows stay in the journal, and the next start replays them
             self.flush()
-        finally:
-            self._file.close()
+        self._file.close()
 
     # --- for its batches -----------------------------------------------------------------------------------
 

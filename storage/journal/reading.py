@@ -14,10 +14,13 @@ from .journal import (
     GROUP_MAGIC,
     HALF_BYTES,
     HEAD_BYTES,
+    LAP,
+    LAP_PLACES,
     MAGIC,
     ROW,
     TABLE,
-    head_of,
+    lap_record,
+    title_of,
 )
 from .row_layers import Rows
 
@@ -40,45 +43,53 @@ def read_journal(file: Path, journal_id: str) -> list[Entry]:
     content = file.read_bytes()
     if not content.startswith(MAGIC):
         raise ValueError("it is not a journal of emubus")
-    if not content.startswith(head_of(journal_id)):
+    if not content.startswith(title_of(journal_id)):
         raise ValueError("it belongs to another data folder, or to another run")
     if len(content) != HEAD_BYTES + 2 * HALF_BYTES:
         raise ValueError(f"it has {len(content)} bytes instead of {HEAD_BYTES + 2 * HALF_BYTES}")
     seed = zlib.crc32(journal_id.encode())
-    whole = memoryview(content)
-    halves = [_read_half(whole[at : at + HALF_BYTES], seed) for at in (HEAD_BYTES, HEAD_BYTES + HALF_BYTES)]
-    for this, other in (halves, reversed(halves)):
-        _refuse_damage(this, this.lap or other.lap + 1, seed)
-    return sorted((entry for half in halves for entry in half.entries), key=lambda entry: entry.number)
+    lap, used_before = _newest_lap(content, seed)
+    before, _ = _read_lap(content, lap - 1, seed, used_before)
+    newest, end = _read_lap(content, lap, seed)
+    _refuse_damage(_half(content, lap), end, lap, seed)
+    return [*before, *newest]
 
 
-@dataclass(frozen=True, slots=True)
-class _Half:
-    """The groups at the beginning of a half, which all have the same lap (0 without any), and where they end."""
+def _newest_lap(content: bytes, seed: int) -> tuple[int, int]:
+    found: list[tuple[int, int]] = []
+    for place in LAP_PLACES:
+        lap, used_before = LAP.unpack_from(content, place)[2:]
+        if content[place : place + LAP.size] == lap_record(lap, used_before, seed):
+            found.append((lap, used_before))
+    if not found:
+        raise ValueError("it is damaged: its head can't be read")
+    return max(found)
 
-    content: memoryview
-    entries: list[Entry]
-    lap: int
-    end: int
+
+def _half(content: bytes, lap: int) -> memoryview:
+    start = HEAD_BYTES + (lap % 2) * HALF_BYTES
+    return memoryview(content)[start : start + HALF_BYTES]
 
 
-def _read_half(half: memoryview, seed: int) -> _Half:
+def _read_lap(content: bytes, lap: int, seed: int, used_bytes: int | None = None) -> tuple[list[Entry], int]:
+    """Return the entries of a lap, and where its groups end. ValueError unless that is at `used_bytes`, if known."""
     entries: list[Entry] = []
-    at = lap = 0
-    while (group := _group_at(half, at, seed)) is not None and lap in (0, group.lap):
-        lap = group.lap
+    half, at = _half(content, lap), 0
+    while at != used_bytes and (group := _group_at(half, at, seed)) is not None and group.lap == lap:
         entries += group.entries()
         at += group.byte_count
-    return _Half(half, entries, lap, at)
+    if used_bytes not in (None, at):
+        raise ValueError(f"it is damaged: lap {lap} can be read up to byte {at}, and has {used_bytes}")
+    return entries, at
 
 
-def _refuse_damage(half: _Half, lap: int, seed: int) -> None:
+def _refuse_damage(half: memoryview, end: int, lap: int, seed: int) -> None:
     """ValueError if a group of this lap stands behind the end: then the end is damage, not an interrupted write."""
-    content = bytes(half.content)
-    at = content.find(GROUP_MAGIC, half.end + 1)
+    content = bytes(half)
+    at = content.find(GROUP_MAGIC, end + 1)
     while at >= 0:
-        group = _group_at(half.content, at, seed)
-        if group is not None and group.lap >= lap:
+        group = _group_at(half, at, seed)
+        if group is not None and group.lap == lap:
             raise ValueError(f"it is damaged: entry {group.number} can be read, and one before it can't")
         at = content.find(GROUP_MAGIC, at + 1)
 

@@ -350,28 +350,6 @@ async def test_a_caller_on_a_trip_that_is_cancelled_takes_nothing_with_it(pool: 
     assert calls == ["1 2"]
 
 
-async def test_a_job_may_take_batches_while_the_loop_counts_them(pool: Pool, clock: HandClock) -> None:
-    held, taken = Held(), threading.Event()
-
-    class Counted(Commit):
-        @property
-        def shared(self) -> None:
-            if threading.current_thread() is threading.main_thread():
-                held.release()
-                assert taken.wait(LIMIT_S)
-            else:
-                taken.set()
-
-    errors: list[object] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
-    committer = Committer(pool, 2, clock)
-    ended = [committer.commit(held)]
-    await held.begun()
-    ended += [committer.commit(Counted()) for _ in range(3)]
-    assert await outcomes(ended) == [None] * 4
-    assert errors == []
-
-
 async def test_many_stores_that_share_now_and_then_commit_all_of_their_batches_in_their_order(pool: Pool) -> None:
     calls: list[str] = []
     trips = [Trip(calls), Trip(calls), None]

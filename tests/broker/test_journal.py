@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,9 +17,9 @@ import pytest
 from emubus.broker.api import TABLES, Complete, Outage, OutageKind, partition_for_key
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
-from emubus.broker.errors import UnknownOutcomeError
+from emubus.broker.errors import BrokerError, UnknownOutcomeError
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.storage import Journal, Store, read_journal, replay
+from emubus.storage import Journal, Store, StoreFull, read_journal, replay
 from emubus.storage.journal import journal as journal_file
 from emubus.storage.journal import reading
 
@@ -204,3 +205,66 @@ async def test_what_a_killed_broker_acknowledged_is_there_after_the_replay(
         replay(killed / name, TABLES, journal.id, [entry for entry in entries if entry.store == name])
     again = open_broker(folder=killed, clock=clock)
     assert await bodies(again) == sorted([*sent, "idle"])
+
+
+async def test_a_store_whose_flush_failed_once_is_asked_again(
+    opened: Callable[[], Opened], journal: Journal, clock: Clock
+) -> None:
+    broker, stores = opened()
+    await put(broker, IDLE[0], "idle")
+    file = stores[IDLE[0]]._file  # type: ignore[attr-defined]
+    finish, failures = file.finish, list[int]()
+
+    def fail_once(txn: object) -> None:
+        if not failures:
+            failures.append(1)
+            file.finish = finish
+            txn.abort()  # type: ignore[attr-defined]
+            raise StoreFull(None, "no room")
+        finish(txn)
+
+    file.finish = fail_once
+    await keep_busy(broker, journal, 1)
+    await until(lambda: bool(failures))
+    clock.advance(60_000)
+    await loop_turns(20)
+    for number in range(200):
+        await put(broker, BUSY, f"more {number}")
+        clock.advance(1_000)
+    assert not stores[IDLE[0]].has_pending
+    assert journal.lap > 2
+
+
+async def test_a_copy_that_fails_at_one_store_waits_for_the_flushes_of_the_others(
+    opened: Callable[[], Opened], journal: Journal, clock: Clock, tmp_path: Path
+) -> None:
+
+    broker, stores = opened()
+    for index in IDLE:
+        await put(broker, index, f"idle {index}")
+    failing, slow = (stores[index]._file for index in IDLE)  # type: ignore[attr-defined]
+    finish_failing, finish_slow, began, go_on = failing.finish, slow.finish, threading.Event(), threading.Event()
+
+    def fail(txn: object) -> None:
+        assert began.wait(20)
+        failing.finish = finish_failing
+        txn.abort()  # type: ignore[attr-defined]
+        raise StoreFull(None, "no room")
+
+    def hold(txn: object) -> None:
+        slow.finish = finish_slow
+        began.set()
+        assert go_on.wait(20)
+        finish_slow(txn)
+
+    failing.finish, slow.finish = fail, hold
+    copying = asyncio.create_task(broker.maintenance.copy_to(tmp_path / "copy"))
+    assert await asyncio.to_thread(began.wait, 20)
+    asyncio.get_running_loop().call_later(1, go_on.set)  # with the bug, copy_to has ended before that
+    with pytest.raises(BrokerError):
+        await copying
+    try:
+        await put(broker, IDLE[1], "after")
+    finally:
+        go_on.set()
+    assert "after" in await bodies(broker)

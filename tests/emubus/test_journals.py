@@ -21,6 +21,7 @@ from emubus.storage import (
     Durability,
     FolderState,
     Journal,
+    StoreError,
     StoreReader,
     mark_store,
     open_store,
@@ -270,3 +271,53 @@ def test_a_snapshot_has_what_was_in_the_journal_alone_and_a_restore_begins_anoth
     for name, count in (("restored", 10), ("killed", 13), ("data", 13)):
         assert message_count(tmp_path / name) == small.MESSAGES + count
         assert names(tmp_path / name) == journal_named(tmp_path / name)
+
+
+def test_a_journal_whose_folder_entry_could_not_be_synced_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small.run(tmp_path / "data")
+
+    def fail(file: Path) -> None:
+        if file == tmp_path / "data":
+            raise OSError(errno.EIO, "Input/output error")
+        sync_file(file)
+
+    monkeypatch.setattr(data_folder, "sync_file", fail)
+    owned = own_folder(tmp_path / "data")
+    owned.prepare(2)
+    assert owned.journal is None
+    assert small.journals(tmp_path / "data") == []
+    owned.release()
+
+
+def test_a_server_stops_whole_when_one_store_cannot_take_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    small.run(data)
+    closed: list[str] = []
+    flush, close = JournaledStore.flush, JournaledStore.close
+
+    def failing(self: JournaledStore) -> None:
+        if self.name == "store-00":
+            raise StoreError(self.path, "no room")
+        flush(self)
+
+    def noting(self: JournaledStore) -> None:
+        closed.append(self.name)
+        close(self)
+
+    async def act() -> None:
+        server = Server(small.config(data))
+        await server.start()
+        await small.put(server, 20)
+        monkeypatch.setattr(JournaledStore, "flush", failing)
+        monkeypatch.setattr(JournaledStore, "close", noting)
+        await server.stop()
+
+    asyncio.run(act())
+    monkeypatch.undo()
+    assert sorted(set(closed)) == ["store-00", "store-01"]
+    small.run(data)
+    assert message_count(data) == 2 * small.MESSAGES + 20
