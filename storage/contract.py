@@ -7,6 +7,7 @@ implementation through this contract.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -124,6 +125,24 @@ class BatchState(StrEnum):
     OPEN = "open"
     COMMITTING = "being committed"
     OVER = "over"
+
+
+class Closing(ABC):
+    """With it as the context of a block, it is closed at the block's end."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close it; more than once is allowed."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 class CommitTogether(Protocol):

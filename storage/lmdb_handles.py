@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Generic, NoReturn, Protocol, Self, TypeVar
+from typing import Final, Generic, NoReturn, Protocol, TypeVar
 
-from .contract import BatchState, StoreError
+from .contract import BatchState, Closing, StoreError
 
 
 class AbortableTransaction(Protocol):
@@ -82,7 +81,7 @@ class SharedReader(Generic[TransactionT]):
             txn.abort()
 
 
-class LmdbView(Generic[TransactionT]):
+class LmdbView(Closing, Generic[TransactionT]):
     """Committed state; see `contract.View`."""
 
     __slots__ = ("_closed", "_reader", "_store")
@@ -107,14 +106,6 @@ class LmdbView(Generic[TransactionT]):
             self._closed = True
             self._reader.view_count -= 1
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _txn(self) -> TransactionT:
         txn = self._reader.txn
         if txn is None:
@@ -124,7 +115,7 @@ class LmdbView(Generic[TransactionT]):
         return txn
 
 
-class LmdbBatch(Generic[TransactionT]):
+class LmdbBatch(Closing, Generic[TransactionT]):
     """The one writer; see `contract.Batch`."""
 
     __slots__ = ("_large", "_store", "_txn", "state", "written_bytes")
@@ -216,14 +207,6 @@ class LmdbBatch(Generic[TransactionT]):
     def close(self) -> None:
         """Abort unless the batch is over."""
         self.abort()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _drop(self) -> None:
         txn, self._txn = self._txn, None

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from sortedcontainers import SortedDict
 
 from .contract import (
     KEY_BYTES_MAX,
     BatchState,
+    Closing,
     Durability,
     StoreError,
     StoreFailed,
@@ -127,7 +127,7 @@ class MemoryStore(StoreWithoutJournal):
             raise StoreError(None, "is closed")
 
 
-class MemoryView:
+class MemoryView(Closing):
     """Committed state; see `contract.View`."""
 
     __slots__ = ("_base", "_epoch", "_layer", "_store")
@@ -152,21 +152,13 @@ class MemoryView:
         """Release the view."""
         self._store = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _refuse_stale(self) -> None:
         if self._store is None:
             raise StoreError(None, "this view is closed")
         self._store.refuse_stale(self._epoch)
 
 
-class MemoryBatch:
+class MemoryBatch(Closing):
     """The one writer; see `contract.Batch`."""
 
     __slots__ = ("_base", "_layer", "_store", "state")
@@ -246,14 +238,6 @@ class MemoryBatch:
     def close(self) -> None:
         """Abort unless the batch is over."""
         self.abort()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _changes(self, table: str) -> _Rows:
         changes = self._layer.get(table)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
-from ..contract import KEY_BYTES_MAX, BatchState, StoreError, View, no_failpoint
+from ..contract import KEY_BYTES_MAX, BatchState, Closing, StoreError, View, no_failpoint
 from .journal import Journal
 from .row_layers import Row, RowLayer, Rows, rows_between, value_of
 
@@ -39,7 +38,7 @@ class JournalAccess(Protocol):
         ...
 
 
-class LayeredView:
+class LayeredView(Closing):
     """Committed state; see `contract.View`."""
 
     __slots__ = ("_file", "_layers", "_moment", "_store")
@@ -64,20 +63,12 @@ class LayeredView:
         """Release the view."""
         self._file.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
-
     def _refuse_stale(self) -> None:
         if self._moment is not self._store.moment:
             raise StoreError(self._store.path, "this view ended when the next batch began; take a new one")
 
 
-class JournaledBatch:
+class JournaledBatch(Closing):
     """A small batch: its rows are a layer in memory until they are in the journal; see `contract.Batch`."""
 
     __slots__ = ("_file", "_layer", "_layers", "_store", "state")
@@ -161,14 +152,6 @@ class JournaledBatch:
     def close(self) -> None:
         """Abort unless the batch is over."""
         self.abort()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # --- for the journal, on the committing thread (`journal.Committable`)
 
