@@ -11,7 +11,6 @@ import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 import structlog
@@ -29,16 +28,13 @@ from emubus.storage import FolderState, StoreError, mark_store, read_manifest, w
 from emubus.testing import EmubusServer
 
 from .folders import small
+from .folders.killing import Kill, Killed
 from .folders.making import found
 from .folders.opening import STORES, contents, rows_of
 
 FOLDERS = Path(__file__).with_name("folders")
 STEPS_MAX = 100
 PARTS = ["namespace", "store-00", "store-01"]
-
-
-class Killed(BaseException):
-    """The process is no more."""
 
 
 @pytest.fixture(scope="module")
@@ -52,27 +48,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def kill_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
     """Die before the n-th change of a folder."""
-    left = 0
-
-    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
-            nonlocal left
-            left -= 1
-            if left == 0:
-                raise Killed
-            return function(*arguments, **options)
-
-        return call
-
+    kill = Kill()
+    counted = kill.counted
     monkeypatch.setattr(data_folder, "mark_store", counted(mark_store))
     monkeypatch.setattr(data_folder, "write_manifest", counted(write_manifest))
     monkeypatch.setattr(shutil, "rmtree", counted(shutil.rmtree))
-
-    def arm(count: int) -> None:
-        nonlocal left
-        left = count
-
-    yield arm
+    yield kill.arm
     monkeypatch.undo()
 
 

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -33,13 +32,10 @@ from emubus.storage import (
 from emubus.storage.journal.journaled_store import JournaledStore
 
 from .folders import small
+from .folders.killing import Kill, Killed
 from .folders.opening import STORES, contents, rows_of
 
 STEPS_MAX = 100
-
-
-class Killed(BaseException):
-    """The process is no more."""
 
 
 @pytest.fixture(scope="module")
@@ -53,28 +49,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def kill_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
     """Die before the n-th change of a folder or its journals."""
-    left = 0
-
-    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
-            nonlocal left
-            left -= 1
-            if left == 0:
-                raise Killed
-            return function(*arguments, **options)
-
-        return call
-
+    kill = Kill()
+    counted = kill.counted
     for each in (mark_store, write_manifest, replay, Journal, sync_file):
         monkeypatch.setattr(data_folder, each.__name__, counted(each))
     monkeypatch.setattr(DataFolder, "_drop_journals", counted(DataFolder._drop_journals))
     monkeypatch.setattr(Path, "unlink", counted(Path.unlink))
-
-    def arm(count: int) -> None:
-        nonlocal left
-        left = count
-
-    yield arm
+    yield kill.arm
     monkeypatch.undo()
 
 
