@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from pathlib import Path
 
 import structlog
@@ -93,7 +92,8 @@ class Worker:
         """
         found = first_rows(self.index, self._store)
         self._timers.start(found.due_at)
-        self._store.on_flush_wanted(partial(asyncio.get_running_loop().call_soon_threadsafe, self._wake.set))
+        loop = asyncio.get_running_loop()
+        self._store.on_flush_wanted(lambda: loop.call_soon_threadsafe(self._wake.set))
         self._task = asyncio.create_task(self._run(), name=f"store-{self.index:02}")
         self._task.add_done_callback(self._ended)
         return found.with_outboxes
