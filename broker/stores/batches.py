@@ -32,25 +32,31 @@ Submitted = tuple[PartitionRef, Request]
 
 BATCH_BYTES_MAX: Final = 1 << 20  # a store never frees the memory of its largest batch
 REQUEST_BYTES: Final = 512  # allowance per request, and per copy, for rows besides the messages
+FIRST_COUNT_MAX: Final = 64  # receives of more messages take their turn behind completed ones
 RESUBMITTED_BYTES: Final = 4096  # assumed size of a message in a request that has only its number
 
 
 def split_receives(requests: list[Submitted]) -> Sequence[list[Submitted]]:
-    """Return the requests in one part, or receives first: they need not wait until completed messages are stored.
+    """Return the requests in one part, or receives first: they need not wait until completed messages are deleted.
 
-    Only if there is nothing else: completing makes no message available, so the order of the two does not show.
+    Only if there is nothing else: completing makes no message available, so the order of the two does not show. And
+    only receives of few messages: a receiver that asks for many does not wait for them.
     """
     receives: list[Submitted] = []
     completed: list[Submitted] = []
+    wanted_count = 0
     for submitted in requests:
         request = submitted[1]
         if isinstance(request, Receive | ReceiveFromSession) and request.mode is ReceiveMode.PEEK_LOCK:
             receives.append(submitted)
+            wanted_count += request.count
         elif isinstance(request, Settle | SettleRun) and isinstance(request.outcome, Complete):
             completed.append(submitted)
         else:
             return (requests,)
-    return (receives, completed) if receives and completed else (requests,)
+    if receives and completed and wanted_count <= FIRST_COUNT_MAX:
+        return receives, completed
+    return (requests,)
 
 
 def next_batch(requests: Sequence[Submitted]) -> tuple[int, int]:

@@ -33,7 +33,7 @@ from .journaled_batch import JournaledBatch, LayeredView
 from .replay import row_of, write_layer
 from .row_layers import RowLayer
 
-JOURNALED_BYTES_MAX: Final = 64 << 10
+JOURNALED_BYTES_MAX: Final = 36 << 10
 """A batch that expects more goes straight into the store's file: writing it twice would cost more than the wait."""
 
 PENDING_BYTES_MAX: Final = 1 << 20
