@@ -60,8 +60,7 @@ from .data_file import checksum, newest_root
 from .folder import LOCK_FILE, FolderLock, make_folder, make_private_file, open_to_others, reason_of
 from .journal.journal import Journal
 from .journal.reading import Entry, read_journal
-from .journal.replay import changes_of, lacking, replay
-from .journal.row_layers import Rows, merged
+from .journal.replay import RowsWithJournal, replay
 from .lmdb_reading import DATA_FILE, StoreReader, check_file, file_problems
 from .manifest import MANIFEST_FILE, NEW_MANIFEST_FILE, FolderState, Manifest, Part, read_manifest, write_manifest
 from .memory_store import MemoryStore
@@ -86,7 +85,7 @@ __all__ = [
     "Manifest",
     "MemoryStore",
     "Part",
-    "Rows",
+    "RowsWithJournal",
     "Store",
     "StoreError",
     "StoreFailed",
@@ -95,17 +94,14 @@ __all__ = [
     "StoreReport",
     "TableReport",
     "View",
-    "changes_of",
     "check_file",
     "check_store",
     "checksum",
     "copy_files",
     "file_problems",
-    "lacking",
     "make_folder",
     "make_private_file",
     "mark_store",
-    "merged",
     "newest_root",
     "no_failpoint",
     "open_store",

@@ -16,13 +16,10 @@ from ...storage import (
     FolderLock,
     FolderState,
     Manifest,
-    Rows,
+    RowsWithJournal,
     StoreError,
     StoreReader,
-    changes_of,
     check_store,
-    lacking,
-    merged,
     read_into_memory,
 )
 from ..errors import BrokerError
@@ -176,8 +173,7 @@ def _check_rows(view: FolderView, stores: list[str], report: FolderReport) -> No
     journal_id = "" if manifest is None else manifest.journal or ""
     for name in stores:
         with StoreReader(view.part_path(name)) as reader:
-            newer = lacking(reader.journal(), journal_id, journaled.get(name, []))
-            rows = _Rows(reader, changes_of(newer))
+            rows = _Rows(RowsWithJournal(reader, journal_id, journaled.get(name, [])))
             try:
                 _check_partition_rows(name, rows, entries, report)
             except (struct.error, ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
@@ -189,17 +185,15 @@ def _unreadable(store_name: str, table: str, key: bytes, error: Exception) -> st
 
 
 class _Rows:
-    """The rows of a store, with `changes` that are in the journal only; `at` is table and key of the row read last."""
+    """The rows of a store; `at` is table and key of the row read last."""
 
-    def __init__(self, reader: StoreReader, changes: Rows) -> None:
-        self._reader = reader
-        self._changes = changes
+    def __init__(self, store: RowsWithJournal) -> None:
+        self._store = store
         self.at = ("", b"")
 
     def of(self, table: str) -> Iterator[tuple[bytes, bytes]]:
         """Yield the rows of a table in key order."""
-        changes = self._changes.get(table, {})
-        for row in merged(self._reader.rows(table), changes, iter(sorted(changes))):
+        for row in self._store.rows(table):
             self.at = (table, row[0])
             yield row
 

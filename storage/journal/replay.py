@@ -1,4 +1,4 @@
-"""Which entries of a journal a store's file lacks, and how they get into it after a crash.
+"""Which entries of a journal a store's file lacks, how they get into it after a crash, and how both are read together.
 
 A file says in its row JOURNAL_KEY up to which number it has the entries of which journal.
 """
@@ -6,15 +6,15 @@ A file says in its row JOURNAL_KEY up to which number it has the entries of whic
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from ..contract import META_TABLE, Batch, Durability
-from ..lmdb_reading import JOURNAL_KEY
+from ..lmdb_reading import JOURNAL_KEY, StoreReader
 from ..lmdb_store import LmdbStore
 from .reading import Entry
-from .row_layers import RowLayer, Rows
+from .row_layers import Row, RowLayer, merged
 
 _NUMBER: Final = struct.Struct(">Q")
 
@@ -31,9 +31,17 @@ def lacking(row: bytes, journal_id: str, entries: Iterable[Entry]) -> list[Entry
     return [entry for entry in entries if entry.number > known]
 
 
-def changes_of(entries: Iterable[Entry]) -> Rows:
-    """Return the changes of entries, in order, as those of one batch."""
-    return _layer_of(entries).tables
+class RowsWithJournal:
+    """The rows of a closed store: those of its file, and the entries of its journal that the file lacks."""
+
+    def __init__(self, file: StoreReader, journal_id: str, entries: Iterable[Entry]) -> None:
+        self._file = file
+        self._changes = _layer_of(lacking(file.journal(), journal_id, entries)).tables
+
+    def rows(self, table: str) -> Iterator[Row]:
+        """Yield the rows of a table in key order. StoreError."""
+        changes = self._changes.get(table, {})
+        return merged(self._file.rows(table), changes, iter(sorted(changes)))
 
 
 def replay(path: Path, tables: Sequence[str], journal_id: str, entries: Iterable[Entry]) -> None:

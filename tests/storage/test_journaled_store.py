@@ -30,7 +30,6 @@ from emubus.storage import (
     StoreFull,
     StoreReader,
     check_store,
-    lacking,
     open_store,
     read_journal,
     replay,
@@ -40,7 +39,7 @@ from emubus.storage.journal import journaled_store, reading
 from emubus.storage.journal import replay as replaying
 from emubus.storage.journal.journaled_batch import JournaledBatch
 from emubus.storage.journal.journaled_store import JournaledStore
-from emubus.storage.journal.replay import row_of
+from emubus.storage.journal.replay import lacking, row_of
 from emubus.storage.lmdb_store import LmdbStore
 
 TABLES: Final = ("rows", "index")
