@@ -214,7 +214,7 @@ class Worker:
             if not self._inbox and not self._timers.is_due:
                 if self._stopping:
                     return
-                if self._store.wants_flush and not self._flush_failed:
+                if self._store.wants_flush and self.outage is None and not self._flush_failed:
                     await self._flush_for_room()
                     continue
                 self._wake.clear()

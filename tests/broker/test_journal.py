@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from emubus.broker.api import TABLES, Complete, Outage, OutageKind, partition_for_key
 from emubus.broker.broker import Broker
@@ -120,6 +121,11 @@ async def test_sends_go_on_when_the_outage_of_one_store_keeps_a_lap_from_beginni
     for number, body in enumerate(sent):
         await put(broker, (BUSY, IDLE[1])[number % 2], body)
     assert (journal.lap, stores[out].has_pending, stores[out].wants_flush) == (2, True, True)
+    with capture_logs() as logs:
+        for _ in range(20):
+            clock.advance(250)
+            await loop_turns(3)
+    assert [line["event"] for line in logs if line["event"] == "flush failed"] == []
     broker.end_outage(out)
     clock.advance(1_000)
     await until(lambda: not stores[out].has_pending)
