@@ -57,7 +57,8 @@ class Namespace:
         self.topology = Topology()  # of the start, for a reset
         self.away: BrokerError | None = None  # set while the stores are exchanged
         self.pool = ThreadPoolExecutor(COMMIT_THREADS, thread_name_prefix="commit")
-        self._drive = Committer(self.pool, COMMIT_THREADS, clock), Pace(clock.stopwatch_us)
+        self._committer = Committer(self.pool, COMMIT_THREADS, clock)
+        self._pace = Pace(clock.stopwatch_us)
         self._failpoint = failpoint
         self._observer = observer or NoObserver()
         self._watchers: list[Callable[[Entity], None]] = []
@@ -68,8 +69,9 @@ class Namespace:
         self._observer.forget()
         self.catalog = catalog
         self.transactions = Transactions(self.clock, self.limits.messages_per_transaction_max)
+        shared = self.clock, self._committer, self._pace
         self.workers = [
-            Worker(index, store, self.clock, *self._drive, self._resolver(index), self._failpoint, self._observer)
+            Worker(index, store, *shared, self._resolver(index), self._failpoint, self._observer)
             for index, store in enumerate(stores)
         ]
         for worker in self.workers if self._delays is not None else ():
