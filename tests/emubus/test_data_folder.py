@@ -37,14 +37,6 @@ STEPS_MAX = 100
 PARTS = ["namespace", "store-00", "store-01"]
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`closed`: a small folder after a stop; `open`: the same one as a kill would have left it."""
-    base = tmp_path_factory.mktemp("made")
-    small.run(base / "closed", killed=base / "open")
-    return base
-
-
 @pytest.fixture
 def kill_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
     """Die before the n-th change of a folder."""
@@ -106,12 +98,12 @@ def test_a_folder_of_the_first_release_opens_with_every_message_and_gets_its_man
 
 
 def test_an_upgrade_that_is_cut_short_at_any_step_is_finished_by_the_next_start(
-    made: Path, kill_at: Callable[[int], None], tmp_path: Path
+    small_folders: Path, kill_at: Callable[[int], None], tmp_path: Path
 ) -> None:
     work = tmp_path / "work"
 
     def begin() -> None:
-        shutil.copytree(made / "closed", work)
+        shutil.copytree(small_folders / "closed", work)
         small.age(work)
 
     begin()
@@ -139,12 +131,12 @@ def test_a_making_that_is_cut_short_at_any_step_is_done_again_by_the_next_start(
 
 
 def test_a_deletion_that_is_cut_short_at_any_step_is_finished_by_the_next_start(
-    made: Path, kill_at: Callable[[int], None], tmp_path: Path
+    small_folders: Path, kill_at: Callable[[int], None], tmp_path: Path
 ) -> None:
     work = tmp_path / "work"
 
     def begin() -> None:
-        shutil.copytree(made / "closed", work)
+        shutil.copytree(small_folders / "closed", work)
         owned = own_folder(work, fresh=True)
         owned.release()
 
@@ -156,25 +148,27 @@ def test_a_deletion_that_is_cut_short_at_any_step_is_finished_by_the_next_start(
 
 
 def test_an_upgrade_with_a_store_of_another_folder_in_it_is_refused(
-    made: Path, kill_at: Callable[[int], None], tmp_path: Path
+    small_folders: Path, kill_at: Callable[[int], None], tmp_path: Path
 ) -> None:
     work = tmp_path / "work"
-    shutil.copytree(made / "closed", work)
+    shutil.copytree(small_folders / "closed", work)
     small.age(work)
     kill_at(4)
     with suppress(Killed):
         rows_of(work)
     kill_at(0)
     shutil.rmtree(work / "store-01")
-    shutil.copytree(made / "closed" / "store-01", work / "store-01")
+    shutil.copytree(small_folders / "closed" / "store-01", work / "store-01")
     with pytest.raises(DataFolderError, match=r"store-01/data\.mdb .* belongs to another data folder"):
         rows_of(work)
 
 
-def test_a_folder_of_the_first_release_without_one_of_its_stores_is_refused(made: Path, tmp_path: Path) -> None:
+def test_a_folder_of_the_first_release_without_one_of_its_stores_is_refused(
+    small_folders: Path, tmp_path: Path
+) -> None:
     for name in PARTS:
         work = tmp_path / name
-        shutil.copytree(made / "closed", work)
+        shutil.copytree(small_folders / "closed", work)
         small.age(work)
         shutil.rmtree(work / name)
         before = contents(work)
@@ -184,15 +178,17 @@ def test_a_folder_of_the_first_release_without_one_of_its_stores_is_refused(made
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format": "2"}', b'{"format": 2}', b"[" * 100_000])
-def test_a_manifest_that_cannot_be_read_is_refused_by_name(made: Path, content: bytes, tmp_path: Path) -> None:
-    shutil.copytree(made / "closed", tmp_path / "data")
+def test_a_manifest_that_cannot_be_read_is_refused_by_name(small_folders: Path, content: bytes, tmp_path: Path) -> None:
+    shutil.copytree(small_folders / "closed", tmp_path / "data")
     (tmp_path / "data" / "emubus.json").write_bytes(content)
     with pytest.raises(DataFolderError, match=r"emubus\.json can't be used: "):
         prepare(tmp_path / "data")
 
 
-def test_a_folder_of_a_newer_format_is_refused_with_the_release_that_wrote_it(made: Path, tmp_path: Path) -> None:
-    shutil.copytree(made / "closed", tmp_path / "data")
+def test_a_folder_of_a_newer_format_is_refused_with_the_release_that_wrote_it(
+    small_folders: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(small_folders / "closed", tmp_path / "data")
     (tmp_path / "data" / "emubus.json").write_text('{"format": 4, "release": "7.0", "more": {}}')
     with pytest.raises(DataFolderError, match=r"format version 4 .* up to 3: use the release that wrote it \('7\.0'\)"):
         prepare(tmp_path / "data")
@@ -225,7 +221,7 @@ def test_what_tools_put_into_empty_folders_does_not_count(tmp_path: Path) -> Non
     assert message_rows(rows_of(tmp_path)) == ["0", "0"]
 
 
-def test_a_folder_with_snapshots_only_is_not_taken_for_new(made: Path, tmp_path: Path) -> None:
+def test_a_folder_with_snapshots_only_is_not_taken_for_new(small_folders: Path, tmp_path: Path) -> None:
     (tmp_path / "snapshots" / "s").mkdir(parents=True)
     with pytest.raises(DataFolderError, match=r"is not empty, and emubus\.json and all stores are missing; .*--fresh"):
         prepare(tmp_path)
@@ -242,9 +238,11 @@ def rows_of_fresh(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("damage", ["none", "manifest", "store"])
-def test_fresh_deletes_entities_and_messages_and_keeps_the_rest(made: Path, damage: str, tmp_path: Path) -> None:
+def test_fresh_deletes_entities_and_messages_and_keeps_the_rest(
+    small_folders: Path, damage: str, tmp_path: Path
+) -> None:
     data = tmp_path / "data"
-    small.copy(made / "open", data)
+    small.copy(small_folders / "open", data)
     for kept in ("snapshots/s/snapshot.json", "tls/ca.pem", "notes.txt"):
         (data / kept).parent.mkdir(parents=True, exist_ok=True)
         (data / kept).write_text("kept")
@@ -269,9 +267,9 @@ def test_fresh_deletes_entities_and_messages_and_keeps_the_rest(made: Path, dama
         assert (data / kept).read_text() == "kept"
 
 
-def test_fresh_deletes_no_file_of_others(made: Path, tmp_path: Path) -> None:
+def test_fresh_deletes_no_file_of_others(small_folders: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
-    shutil.copytree(made / "closed", data)
+    shutil.copytree(small_folders / "closed", data)
     (data / "store-01" / "thesis.txt").write_text("mine")
     before = contents(data)
     with pytest.raises(
@@ -298,10 +296,10 @@ JUNK = {
 
 @pytest.mark.parametrize("junk", JUNK)
 def test_a_row_that_cannot_be_read_is_named_by_the_start_and_by_the_check(
-    made: Path, junk: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_folders: Path, junk: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = tmp_path / "data"
-    small.copy(made / "open", data)
+    small.copy(small_folders / "open", data)
     part, table, key, value = JUNK[junk]
     small.put_row(data, part, table, key, value)
     named = rf"{part}: row {key!r} of table '{table}' can't be read \("
@@ -314,9 +312,9 @@ def test_a_row_that_cannot_be_read_is_named_by_the_start_and_by_the_check(
     assert "--fresh" in str(raised.value)
 
 
-def test_a_stored_message_that_cannot_be_read_is_found_by_the_check(made: Path, tmp_path: Path) -> None:
+def test_a_stored_message_that_cannot_be_read_is_found_by_the_check(small_folders: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
-    small.copy(made / "open", data)
+    small.copy(small_folders / "open", data)
     small.put_row(data, "store-00", "messages", b"short", b"junk")
     (problem, *_) = check_data_folder(data).problems
     assert problem.startswith("store-00: row b'short' of table 'messages' can't be read (error: ")
@@ -360,10 +358,10 @@ def test_only_the_owner_may_read_a_new_data_folder_and_what_is_in_it(tmp_path: P
 
 
 def test_a_wider_mode_of_an_older_folder_is_left_and_logged(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = tmp_path / "data"
-    shutil.copytree(made / "closed", data)
+    shutil.copytree(small_folders / "closed", data)
     logged = LogCapture()
     logger = structlog.wrap_logger(None, processors=[logged], wrapper_class=structlog.BoundLogger)
     monkeypatch.setattr(data_folder, "log", logger)  # that of the module may be bound to another test's settings
@@ -381,9 +379,9 @@ def test_a_wider_mode_of_an_older_folder_is_left_and_logged(
     )
 
 
-def test_the_catalog_error_is_no_traceback_for_route(made: Path, tmp_path: Path) -> None:
+def test_the_catalog_error_is_no_traceback_for_route(small_folders: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
-    small.copy(made / "open", data)
+    small.copy(small_folders / "open", data)
     small.put_row(data, "namespace", "entities", b"qx", b"{}")
     with pytest.raises(CatalogError, match="namespace: row b'qx' of table 'entities' can't be read"):
         read_namespace(data)

@@ -38,14 +38,6 @@ from .folders.opening import STORES, contents, rows_of
 STEPS_MAX = 100
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`closed`: a small folder after a stop; `open`: the same one as a kill would have left it."""
-    base = tmp_path_factory.mktemp("made")
-    small.run(base / "closed", killed=base / "open")
-    return base
-
-
 @pytest.fixture
 def kill_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
     """Die before the n-th change of a folder or its journals."""
@@ -77,19 +69,19 @@ def names(folder: Path) -> list[str]:
     return [file.name for file in small.journals(folder)]
 
 
-def test_a_killed_folder_has_a_journal_and_a_stopped_one_has_none(made: Path) -> None:
-    manifest = read_manifest(made / "open")
+def test_a_killed_folder_has_a_journal_and_a_stopped_one_has_none(small_folders: Path) -> None:
+    manifest = read_manifest(small_folders / "open")
     assert manifest is not None
-    assert (manifest.state, names(made / "open")) == (FolderState.OPEN, journal_named(made / "open"))
-    assert len(names(made / "open")) == 1
-    manifest = read_manifest(made / "closed")
+    assert (manifest.state, names(small_folders / "open")) == (FolderState.OPEN, journal_named(small_folders / "open"))
+    assert len(names(small_folders / "open")) == 1
+    manifest = read_manifest(small_folders / "closed")
     assert manifest is not None
-    assert (manifest.state, manifest.journal, names(made / "closed")) == (FolderState.CLOSED, None, [])
+    assert (manifest.state, manifest.journal, names(small_folders / "closed")) == (FolderState.CLOSED, None, [])
 
 
-def test_the_check_counts_the_messages_that_are_in_the_journal_alone(made: Path, tmp_path: Path) -> None:
+def test_the_check_counts_the_messages_that_are_in_the_journal_alone(small_folders: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
-    small.copy(made / "open", data)
+    small.copy(small_folders / "open", data)
     in_files = 0
     for index in range(STORES):
         with StoreReader(data / f"store-0{index}") as reader:
@@ -104,16 +96,16 @@ def test_the_check_counts_the_messages_that_are_in_the_journal_alone(made: Path,
 
 
 def test_a_start_after_a_kill_that_is_killed_at_any_step_loses_nothing(
-    made: Path, kill_at: Callable[[int], None], tmp_path: Path
+    small_folders: Path, kill_at: Callable[[int], None], tmp_path: Path
 ) -> None:
-    small.copy(made / "open", tmp_path / "intact")
+    small.copy(small_folders / "open", tmp_path / "intact")
     expected = rows_of(tmp_path / "intact")
     assert sum(int(expected[f"store-0{index} messages"].split()[0]) for index in range(STORES)) == small.MESSAGES
     seen: set[tuple[int, int]] = set()
     count = 0
     for count in range(1, STEPS_MAX):
         work = tmp_path / str(count)
-        small.copy(made / "open", work)
+        small.copy(small_folders / "open", work)
         kill_at(count)
         with suppress(Killed):
             rows_of(work)
@@ -131,12 +123,12 @@ def test_a_start_after_a_kill_that_is_killed_at_any_step_loses_nothing(
 
 
 def test_starts_that_are_killed_one_after_the_other_lose_nothing(
-    made: Path, kill_at: Callable[[int], None], tmp_path: Path
+    small_folders: Path, kill_at: Callable[[int], None], tmp_path: Path
 ) -> None:
-    small.copy(made / "open", tmp_path / "intact")
+    small.copy(small_folders / "open", tmp_path / "intact")
     expected = rows_of(tmp_path / "intact")
     work = tmp_path / "work"
-    small.copy(made / "open", work)
+    small.copy(small_folders / "open", work)
     for count in (4, 8, 1, 9, 7, 10, 3, 6, 2, 11, 5):
         kill_at(count)
         with suppress(Killed):
@@ -156,8 +148,8 @@ def test_servers_that_are_killed_one_after_the_other_lose_nothing(tmp_path: Path
     assert len(set(seen)) == 3
 
 
-def test_a_folder_in_use_without_waits_for_the_disk_has_no_journal(made: Path, tmp_path: Path) -> None:
-    small.copy(made / "open", tmp_path / "data")
+def test_a_folder_in_use_without_waits_for_the_disk_has_no_journal(small_folders: Path, tmp_path: Path) -> None:
+    small.copy(small_folders / "open", tmp_path / "data")
     small.run(tmp_path / "data", killed=tmp_path / "killed", durability="process")
     for place, state in ((tmp_path / "killed", FolderState.OPEN), (tmp_path / "data", FolderState.CLOSED)):
         manifest = read_manifest(place)
@@ -169,24 +161,24 @@ def test_a_folder_in_use_without_waits_for_the_disk_has_no_journal(made: Path, t
 
 
 def test_without_room_for_a_journal_each_commit_goes_into_its_file(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_room(file: Path, journal_id: str) -> Journal:
         file.write_bytes(b"a part")
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(data_folder, "Journal", no_room)
-    small.copy(made / "open", tmp_path / "data")
+    small.copy(small_folders / "open", tmp_path / "data")
     small.run(tmp_path / "data", killed=tmp_path / "killed")
     assert (names(tmp_path / "killed"), journal_named(tmp_path / "killed")) == ([], [])
     assert message_count(tmp_path / "killed") == 2 * small.MESSAGES
 
 
 def test_a_store_that_could_not_take_its_rows_leaves_the_folder_open_with_its_journal(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = tmp_path / "data"
-    small.copy(made / "closed", data)
+    small.copy(small_folders / "closed", data)
     owned = own_folder(data)
     _, path, _ = owned.prepare(STORES)
     store = open_store(path, TABLES, Durability.FULL, create=False, journal=owned.journal)
@@ -205,9 +197,9 @@ def test_a_store_that_could_not_take_its_rows_leaves_the_folder_open_with_its_jo
         assert dict(reader.rows("state"))[b"\0\0\0\x63"] == bytes(100)
 
 
-def test_fresh_deletes_the_journal_of_a_killed_folder(made: Path, tmp_path: Path) -> None:
+def test_fresh_deletes_the_journal_of_a_killed_folder(small_folders: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
-    small.copy(made / "open", data)
+    small.copy(small_folders / "open", data)
     small.journals(data)[0].write_bytes(b"junk")  # and does not read it
     own_folder(data, fresh=True).release()
     rows = rows_of(data)
@@ -215,9 +207,9 @@ def test_fresh_deletes_the_journal_of_a_killed_folder(made: Path, tmp_path: Path
     assert names(data) == []
 
 
-def test_a_journal_that_disappears_under_the_server_is_missed(made: Path, tmp_path: Path) -> None:
+def test_a_journal_that_disappears_under_the_server_is_missed(small_folders: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
-    small.copy(made / "open", data)
+    small.copy(small_folders / "open", data)
     owned = own_folder(data)
     owned.prepare(STORES)
     assert owned.is_in_place()

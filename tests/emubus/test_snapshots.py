@@ -23,14 +23,11 @@ from emubus.storage import FolderLock, StoreError, copy_files, sync_file
 from emubus.testing import EmubusServer
 
 from ..broker.driving import encoded
+from .folders.killing import Killed
 
 STORES = 16
 STEPS_MAX = 300
 OLD, NEW = {"q": 3}, {"q": 1, "later": 0}
-
-
-class Killed(BaseException):
-    """The process is no more."""
 
 
 @pytest.fixture(scope="module")
