@@ -11,6 +11,7 @@ from .namespace_simulation.commands import Command, Send, Spec
 from .namespace_simulation.generator import COMMANDS_PER_SEED
 from .namespace_simulation.jms import namespace_with_jms
 from .namespace_simulation.misjudged import MISJUDGED
+from .namespace_simulation.misjudged_copies import MISJUDGED_COPIES
 from .namespace_simulation.running import Failure, SeededRun, replay, run_seed, source, written
 from .namespace_simulation.searching import search
 from .namespace_simulation.shapes import Rule, Shape
@@ -38,13 +39,13 @@ def test_subscriptions_of_jms_do_what_is_asked_whatever_fails(seed: int) -> None
     reported(run_seed(seed, COMMANDS_PER_SEED, shapes=namespace_with_jms))
 
 
-@pytest.mark.parametrize("case", [*CASES, *MISJUDGED], ids=lambda case: case.found)
+@pytest.mark.parametrize("case", [*CASES, *MISJUDGED, *MISJUDGED_COPIES], ids=lambda case: case.found)
 def test_what_failed_once_passes(case: Case) -> None:
     failure = replay(case.shapes, case.commands)
     assert failure is None, written(failure)
 
 
-@pytest.mark.parametrize("case", MISJUDGED, ids=lambda case: case.found)
+@pytest.mark.parametrize("case", [*MISJUDGED, *MISJUDGED_COPIES], ids=lambda case: case.found)
 def test_all_outcomes_together_explain_what_single_ones_do_not(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparing, "_unexplained", lambda *_: 1)
     failure = replay(case.shapes, case.commands)

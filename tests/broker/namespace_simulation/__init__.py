@@ -9,7 +9,7 @@ Reading order: `commands` and `shapes` (what is done, and to what, as values), `
 message, what entities remember, and where copies meet), `model` (the service), `world` (the broker, its disks and its
 loop), `steps`, `sending`, `sessions`, `requests`, `transactions`, `changes` (each command, done to both), `comparing`
 and `searching` (a quiet point), `rules` (what can be broken, by name), `generator` (chance), `running`, `shrinking`,
-`cases` and `misjudged` (what failed once).
+`cases`, `misjudged` and `misjudged_copies` (what failed once).
 
 One seed is one run. A run that breaks a rule is shrunk to the fewest commands that break the same rule, and printed as
 a case for `cases.py` or `misjudged.py`. The long run:

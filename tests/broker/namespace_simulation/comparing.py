@@ -306,6 +306,7 @@ def fits(item: Item, row: Row) -> bool:
         and item.reason == row.reason
         and item.count[0] <= row.deliveries <= item.count[1]
         and (item.number is None or item.number == row.number)
+        and (item.home != ACTIVE or item.ttl_ms == row.ttl_ms)  # it tells copies apart that expired late
         and bears(item, (row.hops, row.expires_at, row.deliveries))
     )
 
@@ -360,7 +361,7 @@ def adopt(row: Row, model: Model) -> None:
             row.label, row.path, row.home.name, row.session, row.key, None, row.colour, None, row.rule, row.reason
         )
         item.hops, item.count, item.expires, item.number = row.hops, (row.deliveries, row.deliveries), never, row.number
-        item.ttl_ms = 0 if row.expires_at else None
+        item.ttl_ms = row.ttl_ms
         item.is_calm = False
         model.items.setdefault(row.label, []).append(item)
 

@@ -38,6 +38,21 @@ ROWS_MAX = 1 << 30
 LABEL_AT, LABEL_DIGITS = b"name:", 6
 LIMITS = replace(limits_for(Profile.STANDARD), size_is_per_partition=False)
 STEP_MS, STEPS_MAX = 1_000, 400
+LONG_US, LONG_PART = 3_000, 0.1
+
+
+class UnevenClock(Clock):
+    """Stands still; what takes long on its stopwatch is chance, the same in each run: workers wait for turns by it."""
+
+    def __init__(self, now: int) -> None:
+        super().__init__(start_at=now, frozen=True)
+        self._chance = random.Random(now)
+        self._stopwatch_us = 0
+
+    def stopwatch_us(self) -> int:  # type: ignore[override]
+        """Microseconds; sometimes more than a turn has."""
+        self._stopwatch_us += LONG_US if self._chance.random() < LONG_PART else 1
+        return self._stopwatch_us
 
 
 class Disk(TearingStore):
@@ -104,6 +119,7 @@ class Row:
     reason: str | None
     deliveries: int
     expires_at: int
+    ttl_ms: int | None
     hops: int
     size_bytes: int
 
@@ -129,6 +145,7 @@ def _decoded(row: bytes) -> tuple[Any, ...]:
         properties.get("DeadLetterReason"),
         record.delivery_count,
         record.expires_at,
+        message.ttl_ms,
         record.hops,
         len(row),
     )
@@ -157,7 +174,7 @@ class World:
         self.errors: list[str] = []  # what was logged with a traceback
         self.disks = [Disk() for _ in range(STORES)]
         self._catalog = CatalogDisk()
-        self.clock = Clock(start_at=START_AT, frozen=True)
+        self.clock = UnevenClock(START_AT)
         self._topology = topology(shapes)
         self.troubles: list[int] = []  # each store that fell into trouble, once for each time
         self._slow: set[int] = set()  # also under the outage that followed: what waits goes on waiting
@@ -217,7 +234,7 @@ class World:
         self._slow.clear()
         now = self.clock.now_ms()
         self.clock.close()
-        self.clock = Clock(start_at=now, frozen=True)
+        self.clock = UnevenClock(now)
         fates = [disk.fate for disk in self.disks]
         self.disks = [Disk(disk) for disk in self.disks]
         for disk, fate in zip(self.disks, fates, strict=True):
@@ -324,7 +341,7 @@ class World:
         for disk in self.disks:
             with disk.view() as view:
                 for key, row in view.scan(MESSAGES, place, place + LAST_KEY, ROWS_MAX):
-                    *_, deliveries, expires_at, hops, _ = _decoded(row)
+                    *_, deliveries, expires_at, _, hops, _ = _decoded(row)
                     found[int.from_bytes(key[5:], "big")] = hops, expires_at, deliveries
         return found
 
