@@ -106,7 +106,9 @@ class SettleHandlers:
         if isinstance(request.outcome, DeadLetter) and lock.group.home not in MAIN_HOMES:
             return service_errors.dead_letter_of_dead_letter()
         changes = _changes(request.outcome)
-        return changes_refusal(changes, self._state.ref.bounds) if changes else None
+        if not changes or changes is self._encoded[0]:  # those passed
+            return None
+        return changes_refusal(changes, self._state.ref.bounds)
 
     def end(self, lock: Lock, outcome: Outcome, now: int, view: Reader, step: Step) -> None:
         """End a lock whose settlement passed `refusal`."""
@@ -136,14 +138,13 @@ class SettleHandlers:
             case DeadLetter():
                 state.dead_letter(home, lock.number, row, _changes(outcome), step, session)
 
-    def attempt_failed(self, lock: Lock, row: bytes, old_bytes: int, now: int, step: Step) -> None:
+    def attempt_failed(self, lock: Lock, record: Record, old_bytes: int, now: int, step: Step) -> None:
         """Count a failed delivery attempt, then make the message available again or dead-letter it.
 
         `old_bytes` is the size of the stored row. A dead letter keeps its delivery count, as in the service.
         """
         state = self._state
         home = lock.group.home
-        record = Record.unpack(row)
         counted = home in MAIN_HOMES
         record.update(delivery_count=record.delivery_count + counted)
         row = record.pack()
@@ -169,7 +170,7 @@ class SettleHandlers:
                 kind = EventKind.LOCK_EXPIRED if counted else EventKind.RELEASED
                 step.note(kind, self._state.ref, [lock.number])
             if counted:
-                self.attempt_failed(lock, row, len(row), now, step)
+                self.attempt_failed(lock, Record.unpack(row), len(row), now, step)
             else:
                 self._make_available(lock, row, now, step)
 
@@ -218,14 +219,13 @@ class SettleHandlers:
         else:
             step.effects.append((group.session_lock.announce, None))
 
-    def _defer(self, lock: Lock, row: bytes, old_bytes: int, step: Step) -> None:
+    def _defer(self, lock: Lock, record: Record, old_bytes: int, step: Step) -> None:
         """Defer a message. This counts as a delivery but never dead-letters the message."""
         state, group = self._state, lock.group
         home = group.ready_queue.deferred_home
         if group.home in MAIN_HOMES:
-            record = Record.unpack(row)
             record.update(delivery_count=record.delivery_count + 1)
-            row = record.pack()
+        row = record.pack()
         if group.home is home:
             state.rows.replace(home, lock.number, row, old_bytes, step)
             return
@@ -233,15 +233,14 @@ class SettleHandlers:
         state.remove(group.home, lock.number, old_bytes, lock.expires_at, group.session, step)
         state.rows.put(home, lock.number, row, step)
 
-    def _modified(self, row: bytes, properties: Mapping[str, object]) -> bytes:
-        """The row with application properties added or replaced."""
-        if not properties:
-            return row
-        if properties is not self._encoded[0]:  # many messages may have one outcome
-            self._encoded = properties, encoded_properties(properties)
+    def _modified(self, row: bytes, properties: Mapping[str, object]) -> Record:
+        """The record of a row with application properties added or replaced."""
         record = Record.unpack(row)
-        record.update(stored=with_encoded_properties(record.stored, self._encoded[1]))
-        return record.pack()
+        if properties:
+            if properties is not self._encoded[0]:  # many messages may have one outcome
+                self._encoded = properties, encoded_properties(properties)
+            record.update(stored=with_encoded_properties(record.stored, self._encoded[1]))
+        return record
 
 
 def _changes(outcome: Outcome) -> Mapping[str, object]:
