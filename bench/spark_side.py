@@ -289,7 +289,7 @@ def session(folder: Path) -> Iterator[SparkSession]:
         "spark.local.dir": folder / "local",
         "spark.sql.warehouse.dir": folder / "warehouse",
         "spark.sql.shuffle.partitions": CORES,
-        "spark.python.unix.domain.socket.enabled": "true",  # over TCP each micro-batch waits 40 ms for an acknowledgement
+        "spark.python.unix.domain.socket.enabled": "true",  # over TCP a micro-batch waits 40 ms
     }
     for key, value in settings.items():
         builder = builder.config(key, str(value))
