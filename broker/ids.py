@@ -13,6 +13,7 @@ import base64
 import os
 import random
 import uuid
+from collections.abc import Mapping, Sequence
 from struct import Struct
 
 _POOL_BYTES = 16 * 1024
@@ -67,6 +68,18 @@ def new_transaction_id() -> bytes:
 def partition_index_of(token: bytes) -> int:
     """Return the partition index in a lock token; any number for a foreign token."""
     return (token[14] << 8) | token[15] if len(token) == TOKEN_BYTES else 0
+
+
+def positions_by_partition(tokens: Sequence[bytes]) -> Mapping[int, Sequence[int]]:
+    """Return the positions of lock tokens by the partition indices in them; see `partition_index_of`."""
+    ends = [token[-_INDEX_BYTES:] if len(token) == TOKEN_BYTES else b"" for token in tokens]
+    index_of = {end: int.from_bytes(end, "big") for end in set(ends)}
+    if len(index_of) == 1:  # of an unpartitioned entity, for instance
+        return {index_of[ends[0]]: range(len(ends))}
+    groups: dict[int, list[int]] = {}
+    for position, end in enumerate(ends):
+        groups.setdefault(index_of[end], []).append(position)
+    return groups
 
 
 def token_from_uuid(value: uuid.UUID) -> bytes:

@@ -16,7 +16,7 @@ from ...storage import StoreError
 from .. import service_errors
 from ..address import SubQueue
 from ..errors import BrokerError, Condition, UnknownOutcomeError
-from ..ids import partition_index_of
+from ..ids import partition_index_of, positions_by_partition
 from ..message.message import Message, parse_sent, split_batch
 from ..model.descriptions import QueueDescription
 from ..outcomes import Outcome
@@ -202,7 +202,7 @@ class Entity(EntityBase):
         self, run: Sequence[bytes], outcome: Outcome, done: RunDone | None, sub_queue: SubQueue = SubQueue.ACTIVE
     ) -> None:
         """End the locks of a run of tokens with `outcome`, each on its own; `done` gets the results by position."""
-        groups = self._by_partition((partition_index_of(token), position) for position, token in enumerate(run))
+        groups = positions_by_partition(run)
         for index, positions in groups.items():
             if index >= len(self.partitions):
                 if done is not None:

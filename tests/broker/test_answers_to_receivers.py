@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from emubus.broker.address import SubQueue
 from emubus.broker.api import Abandon, Delivery, ReceiveMode, Release
-from emubus.broker.ids import TOKEN_BYTES, new_lock_tokens, partition_index_of
+from emubus.broker.ids import TOKEN_BYTES, new_lock_tokens, partition_index_of, positions_by_partition
 from emubus.broker.message.message import parse_message
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.partition import receive
@@ -100,3 +102,15 @@ def test_lock_tokens_of_one_answer_differ_and_name_their_partition() -> None:
     assert {len(token) for token in tokens} == {TOKEN_BYTES}
     assert {partition_index_of(token) for token in tokens} == {0x0102}
     assert new_lock_tokens(0, 0) == []
+
+
+OWN_TOKENS = st.integers(0, 2).map(lambda index: new_lock_tokens(index, 1)[0])
+
+
+@given(st.lists(OWN_TOKENS, max_size=6) | st.lists(OWN_TOKENS | st.binary(max_size=TOKEN_BYTES + 2), max_size=6))
+def test_the_positions_of_tokens_are_grouped_by_the_partitions_that_they_name(tokens: list[bytes]) -> None:
+    expected: dict[int, list[int]] = {}
+    for position, token in enumerate(tokens):
+        expected.setdefault(partition_index_of(token), []).append(position)
+    groups = positions_by_partition(tokens)
+    assert {index: list(positions) for index, positions in groups.items()} == expected
