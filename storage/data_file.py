@@ -78,7 +78,7 @@ def checksum(data_file: Path) -> int:
     return value
 
 
-def place_of(data_file: Path) -> Place:
+def place_of(data_file: Path | str) -> Place:
     """Return the place of the file of this name, which another file may have taken. OSError."""
     status = os.stat(data_file)  # noqa: PTH116 - once per commit: half the cost of Path.stat
     return status.st_dev, status.st_ino

@@ -56,7 +56,7 @@ def check_place(path: Path, opened: Place | None) -> None:
     if opened is None:
         return
     try:
-        found = place_of(path / DATA_FILE)
+        found = place_of(f"{path}/{DATA_FILE}")  # at each commit: joining paths costs as much again
     except OSError:
         found = None
     if found != opened:

@@ -58,7 +58,7 @@ class Namespace:
         self.away: BrokerError | None = None  # set while the stores are exchanged
         self.pool = ThreadPoolExecutor(COMMIT_THREADS, thread_name_prefix="commit")
         self._committer = Committer(self.pool, COMMIT_THREADS, clock)
-        self._pace = Pace(clock.stopwatch_us)
+        self._pace = Pace()
         self._failpoint = failpoint
         self._observer = observer or NoObserver()
         self._watchers: list[Callable[[Entity], None]] = []

@@ -42,6 +42,8 @@ def split_receives(requests: list[Submitted]) -> Sequence[list[Submitted]]:
     Only if there is nothing else: completing makes no message available, so the order of the two does not show. And
     only receives of few messages: a receiver that asks for many does not wait for them.
     """
+    if len(requests) == 1:
+        return (requests,)
     receives: list[Submitted] = []
     completed: list[Submitted] = []
     wanted_count = 0

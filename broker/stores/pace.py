@@ -7,7 +7,7 @@ a `Namespace`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from ..partition.requests import Receive, ReceiveFromSession
@@ -19,24 +19,17 @@ LARGE_COUNT: Final = 32  # so is one that receives more messages
 
 
 class Pace:
-    """The time that workers have used in this turn of the loop; `stopwatch_us` gives microseconds.
+    """The time that workers have used in this turn of the loop."""
 
-    With it as a context, a block that does not wait is counted.
-    """
-
-    def __init__(self, stopwatch_us: Callable[[], int]) -> None:
-        self._stopwatch_us = stopwatch_us
+    def __init__(self) -> None:
         self._used_us = 0
-        self._began_us = 0
         self._next_turn = asyncio.Event()
 
-    def __enter__(self) -> None:
-        self._began_us = self._stopwatch_us()
+    def add(self, used_us: int) -> None:
+        """A worker has worked for so many microseconds without waiting."""
         if not self._used_us:
             asyncio.get_running_loop().call_soon(self._begin_turn)
-
-    def __exit__(self, *_: object) -> None:
-        self._used_us += max(1, self._stopwatch_us() - self._began_us)
+        self._used_us += used_us or 1
 
     def _begin_turn(self) -> None:
         self._used_us = 0

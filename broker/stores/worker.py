@@ -134,8 +134,16 @@ class Worker:
         self._resume(list(self._open.refs.values()))
 
     def announce(self, refs: Iterable[PartitionRef]) -> None:
-        """Announce possible messages of partitions, to receivers of message sessions, too."""
-        self._announce(refs)
+        """Announce possible messages, sessions and outbox messages of these partitions."""
+        for ref in refs:
+            for sub_queue in SubQueue:
+                ref.announce(sub_queue)
+            ref.announce_session(None)
+            partition = self._open.by_queue_id.get(ref.queue_id)
+            if partition is not None:
+                partition.announce_held()
+            if self.has_outgoing(ref.queue_id):
+                ref.announce_outbox(None)
 
     def probe(self) -> None:
         """Submit a request that only commits; afterwards `fault` shows whether the store works."""
@@ -297,37 +305,40 @@ class Worker:
         refs = self._roll_back(requests)
         for half in halves(requests):
             await self._run_batches(half)
-        self._announce(refs.values())
+        self.announce(refs.values())
 
     async def _run_batch(self, requests: Sequence[Submitted], expected_bytes: int) -> int:
         """Execute the first of `requests` in one batch; return their number."""
+        stopwatch_us, pace, timers = self._clock.stopwatch_us, self._pace, self._timers
+        began_us = stopwatch_us()
         step = Step([] if self._observer.is_on else None)
         now = self._clock.now_ms()
         self._open.touched.clear()
         self._committing = False
-        with self._pace:
-            batch = self._store.begin(expected_bytes)
-            try:
-                done_count, changed = self._apply(requests, now, batch, step)
-                for queue_id, counters in step.touched.items():
-                    batch.put(STATE, STATE_KEY.pack(queue_id), counters.pack())
-                orphans = list(self._timers.orphans)
-                for key in orphans:
-                    batch.delete(DUE, key)
-            except BaseException:
-                batch.abort()
-                raise
+        batch = self._store.begin(expected_bytes)
+        try:
+            done_count, changed = self._apply(requests, now, batch, step)
+            for queue_id, counters in step.touched.items():
+                batch.put(STATE, STATE_KEY.pack(queue_id), counters.pack())
+            orphans = list(timers.orphans)
+            for key in orphans:
+                batch.delete(DUE, key)
+        except BaseException:
+            batch.abort()
+            raise
+        pace.add(stopwatch_us() - began_us)
         changed = changed or bool(step.touched) or bool(orphans)
         await self._commit(batch, changed, done_count)
-        with self._pace:
-            self._open.keep()
-            del self._timers.orphans[: len(orphans)]
-            self._timers.watch_locks(self._open.touched)
-            if step.next_due is not None:
-                self._timers.row_added(step.next_due)
-            self._timers.arm()
-            self.message_counts.add(step.counts)
-            step.release(now, self._observer)
+        began_us = stopwatch_us()
+        self._open.keep()
+        del timers.orphans[: len(orphans)]
+        timers.watch_locks(self._open.touched)
+        if step.next_due is not None:
+            timers.row_added(step.next_due)
+        timers.arm()
+        self.message_counts.add(step.counts)
+        step.release(now, self._observer)
+        pace.add(stopwatch_us() - began_us)
         if changed:
             self._failpoint("effects-released")
         return done_count
@@ -431,19 +442,7 @@ class Worker:
         self._wake.set()
         self._timers.watch_locks(self._open.by_queue_id)  # some may have ended during the outage
         self._timers.arm()
-        self._announce(refs)
-
-    def _announce(self, refs: Iterable[PartitionRef]) -> None:
-        """Announce possible messages, sessions and outbox messages of these partitions."""
-        for ref in refs:
-            for sub_queue in SubQueue:
-                ref.announce(sub_queue)
-            ref.announce_session(None)
-            partition = self._open.by_queue_id.get(ref.queue_id)
-            if partition is not None:
-                partition.announce_held()
-            if self.has_outgoing(ref.queue_id):
-                ref.announce_outbox(None)
+        self.announce(refs)
 
     def _locks_ended(self, queue_id: int) -> None:
         if queue_id in self._open.by_queue_id:

@@ -19,10 +19,11 @@ import struct
 import sys
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol, cast
 
+from ..data_file import place_of
 from ..folder import make_private_file
 from .row_layers import ROW_BYTES, Rows
 
@@ -79,7 +80,8 @@ class Journal:
             made.flush()
             os.fsync(made.fileno())
         self._fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
-        self._place = _place_of(os.fstat(self._fd))
+        status = os.fstat(self._fd)
+        self._place = status.st_dev, status.st_ino
         self._seed = zlib.crc32(journal_id.encode())
 
     def on_flush_wanted(self, store: str, call: Callable[[], object]) -> None:
@@ -109,7 +111,7 @@ class Journal:
             except BaseException as error:
                 errors[index] = error
                 continue
-            entry = b"".join(_packed(store, rows))
+            entry = _packed(store, rows)
             started.append((index, batch))
             entries.append((store, entry))
             memory.append(len(entry) + ROW_BYTES * sum(map(len, rows.values())))
@@ -178,7 +180,7 @@ class Journal:
     def _is_in_place(self) -> bool:
         """Whether the file was neither deleted nor replaced."""
         try:
-            return _place_of(self.path.stat()) == self._place
+            return place_of(str(self.path)) == self._place
         except OSError:
             return False
 
@@ -216,10 +218,6 @@ def _wait_for_disk(fd: int) -> None:
         os.fdatasync(fd)
 
 
-def _place_of(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino
-
-
 def title_of(journal_id: str) -> bytes:
     """Return the beginning of a journal's file."""
     return (MAGIC + journal_id.encode() + b"\n").ljust(LAP_PLACES[0], b"\0")
@@ -237,18 +235,13 @@ def lap_record(lap: int, used_before: int, seed: int) -> bytes:
     return LAP_MAGIC + zlib.crc32(rest, seed).to_bytes(4, "little") + rest
 
 
-def _packed(store: str, rows: Rows) -> Iterator[bytes]:
-    yield bytes((len(store), len(rows)))
-    yield store.encode()
-    pack = ROW.pack
+def _packed(store: str, rows: Rows) -> bytes:
+    parts = [bytes((len(store), len(rows))), store.encode()]
     for table, changes in rows.items():
-        yield TABLE.pack(len(table), len(changes))
-        yield table.encode()
+        parts += TABLE.pack(len(table), len(changes)), table.encode()
         for key, value in changes.items():
             if value is None:
-                yield pack(len(key), DELETED)
-                yield key
+                parts += ROW.pack(len(key), DELETED), key
             else:
-                yield pack(len(key), len(value))
-                yield key
-                yield value
+                parts += ROW.pack(len(key), len(value)), key, value
+    return b"".join(parts)

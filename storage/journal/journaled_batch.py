@@ -130,11 +130,11 @@ class JournaledBatch(Closing):
         """Return the changes of a table. KeyError, StoreError."""
         if self.state is not BatchState.OPEN:
             self._refuse_over()
-        rows = self._layer.tables.get(table)
-        if rows is None:
+        tables = self._layer.tables
+        if table not in tables:
             self._store.refuse_unknown(table)
-            rows = self._layer.table(table)
-        return rows
+            tables[table] = {}
+        return tables[table]
 
     def commit(self) -> None:
         """Make the batch durable; see `contract.Batch.commit`."""

@@ -49,7 +49,10 @@ class RowLayer:
     def merge(self, newer: RowLayer) -> None:
         """Take over the changes of a newer layer."""
         for name, changes in newer.tables.items():
-            self.table(name).update(changes)
+            if name in self.tables:
+                self.tables[name].update(changes)
+            else:
+                self.tables[name] = dict(changes)
             self._sorted.pop(name, None)
         self.byte_count += newer.byte_count
 

@@ -22,15 +22,13 @@ class Stores:
     """As many stores as are wanted, each with one batch; `order` has those that were executed."""
 
     def __init__(self) -> None:
-        self.now_us = 0
-        self.pace = Pace(lambda: self.now_us)
+        self.pace = Pace()
         self.order: list[int] = []
 
     async def execute(self, index: int, requests: list[Submitted], expected_bytes: int) -> None:
         await self.pace.wait(requests, expected_bytes)
-        with self.pace:
-            self.now_us += BATCH_US
-            self.order.append(index)
+        self.pace.add(BATCH_US)
+        self.order.append(index)
 
 
 def receive(count: int) -> list[Submitted]:
