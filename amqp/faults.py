@@ -18,7 +18,6 @@ from ..broker.errors import Condition
 from ..conditions.engine import Conditions
 from ..conditions.fault_table import FaultOperation, FaultTable
 from ..conditions.strikes import Effect
-from .injection.answering import FaultyAnswer
 from .injection.point import InjectionPoint, loss_of
 from .injection.receiving import FaultyConsumer
 from .injection.sending import FaultyDischarge, FaultySend
@@ -168,6 +167,8 @@ class Faults:
             link.wrap(partial(FaultyDischarge, point=point))
         elif isinstance(link, RequestLink) and not _is_exempt(address):
             node_point = InjectionPoint(self.table, self._conditions, connection, None, address)
+            from .injection.answering import FaultyAnswer  # not needed for a start
+
             link.node.wrap(partial(FaultyAnswer, point=node_point))
 
     def _on_conditions_changed(self) -> None:

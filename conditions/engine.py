@@ -25,9 +25,7 @@ from .chance import Stream
 from .condition import Condition, Planned
 from .delaying import Delaying
 from .network import Network
-from .presets import PRESETS
 from .strikes import AdminRefusal, AdminRequest, Attempt, Passing, Strike, TlsFailure
-from .table import BEHAVIOURS, read_values
 
 CONDITIONS_MAX: Final = 100
 ENDED_MAX: Final = 100
@@ -94,6 +92,8 @@ class Conditions:
         if len(self._conditions) >= CONDITIONS_MAX:
             text = f"At most {CONDITIONS_MAX} conditions can be on at a time."
             raise BrokerError(ErrorCondition.RESOURCE_LIMIT_EXCEEDED, text)
+        from .presets import PRESETS  # not needed for a start, as the table
+
         found = _behaviours_of(name, values or {})
         preset, now = PRESETS.get(name), self._clock.now_ms()
         if duration_ms is None and preset is not None and preset.lasts_ms is not None:
@@ -276,6 +276,9 @@ def _found(values: Iterator[T | None]) -> Iterator[T]:
 
 def _behaviours_of(name: str, values: Mapping[str, Value]) -> list[tuple[Row, dict[str, Value]]]:
     """The rows of a preset or behaviour, each with all its values. BrokerError as for `Conditions.start`."""
+    from .presets import PRESETS
+    from .table import BEHAVIOURS, read_values
+
     if name in BEHAVIOURS:
         given = {each.removeprefix(f"{name}."): value for each, value in values.items()}
         return [(BEHAVIOURS[name], read_values(BEHAVIOURS[name], given))]

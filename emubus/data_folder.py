@@ -64,7 +64,7 @@ PART_FILES: Final = frozenset({DATA_FILE, LOCK_FILE, "lock.mdb"})
 CHECKSUM_BYTES_MAX: Final = 64 << 20
 """Up to this size of all parts together a stop keeps their checksums, and a start verifies them: 0.1 s."""
 
-MARKING_THREADS: Final = 8
+MARKING_THREADS: Final = 4
 JUST_MADE: Final = frozenset({FolderState.MAKING, FolderState.EMPTYING})
 """States of the manifest of parts that this start has made."""
 

@@ -23,7 +23,6 @@ from typing import Final, TypeVar
 
 import structlog
 
-from .archive import UnusableArchive, pack, unpack
 from .broker.admin.folder_view import (
     CATALOG_FOLDER,
     COMPLETE_FILE,
@@ -111,6 +110,8 @@ class Snapshots:
 
     def archive(self, name: str) -> AsyncIterator[bytes]:
         """The files of a snapshot as a tar archive; BrokerError (not-found)."""
+        from .archive import pack  # not needed for a start
+
         self.get(name)
         folder = self._folder / name
         paths = sorted(path for path in folder.rglob("*") if path.name in (MANIFEST, DATA_FILE))
@@ -155,6 +156,8 @@ class Snapshots:
             await asyncio.to_thread(shutil.rmtree, draft, ignore_errors=True)
 
     async def _keep(self, name: str, archive: AsyncIterator[bytes], bytes_max: int) -> Snapshot:
+        from .archive import UnusableArchive, unpack
+
         draft = self._draft(name)
         try:
             await asyncio.to_thread(_make_empty, draft)

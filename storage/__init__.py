@@ -39,7 +39,6 @@ keeps three rules for that: views end at begin(), one batch at a time, the map m
 open.
 """
 
-from .check import StoreReport, TableReport, check_store
 from .contract import (
     FAILPOINTS,
     FLUSHING_BYTES,
@@ -63,7 +62,6 @@ from .journal.reading import Entry, read_journal
 from .journal.replay import RowsWithJournal, replay
 from .lmdb_reading import DATA_FILE, StoreReader, check_file, file_problems
 from .manifest import MANIFEST_FILE, NEW_MANIFEST_FILE, FolderState, Manifest, Part, read_manifest, write_manifest
-from .memory_store import MemoryStore
 from .opening import mark_store, open_store
 
 __all__ = [
@@ -83,7 +81,6 @@ __all__ = [
     "FolderState",
     "Journal",
     "Manifest",
-    "MemoryStore",
     "Part",
     "RowsWithJournal",
     "Store",
@@ -91,11 +88,8 @@ __all__ = [
     "StoreFailed",
     "StoreFull",
     "StoreReader",
-    "StoreReport",
-    "TableReport",
     "View",
     "check_file",
-    "check_store",
     "checksum",
     "copy_files",
     "file_problems",

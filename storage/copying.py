@@ -10,11 +10,14 @@ import shutil
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .contract import META_TABLE, StoreFailed, no_failpoint
 from .folder import FolderLock, keep_private, make_folder, make_private_file
 from .lmdb_reading import DATA_FILE, walk_tables
-from .memory_store import MemoryStore
+
+if TYPE_CHECKING:
+    from .memory_store import MemoryStore
 
 _ROWS_AT_ONCE = 10_000
 
@@ -35,6 +38,8 @@ def read_into_memory(
     source: Path, tables: Sequence[str], failpoint: Callable[[str], None] = no_failpoint
 ) -> MemoryStore:
     """A store in memory with the rows of the closed store in folder `source`. StoreError."""
+    from .memory_store import MemoryStore  # not needed for a start
+
     store = MemoryStore(tables, failpoint)
     lock = FolderLock(source, reading=True)
     try:

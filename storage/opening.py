@@ -10,7 +10,6 @@ from .copying import sync_file
 from .journal.journal import Journal
 from .journal.journaled_store import JournaledStore
 from .lmdb_store import LmdbStore
-from .memory_store import MemoryStore
 
 
 def open_store(
@@ -34,6 +33,8 @@ def open_store(
     failed disk) and StoreFull.
     """
     if durability is Durability.NONE:
+        from .memory_store import MemoryStore  # not needed for a start with a folder
+
         return MemoryStore(tables, failpoint)
     if path is None:
         raise ValueError(f"durability {durability.value!r} needs a folder")

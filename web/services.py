@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..broker.access import Access
 from ..broker.broker import Broker
@@ -18,8 +18,10 @@ from ..broker.model.descriptions import Topology
 from ..conditions.engine import Conditions
 from ..conditions.fault_table import FaultTable
 from ..story.ring import Story
-from ..telemetry.collecting import Sources
 from .sampling.sampler import Sampler
+
+if TYPE_CHECKING:
+    from ..telemetry.collecting import Sources
 
 
 class FaultsPort(Protocol):
@@ -130,6 +132,8 @@ class Services:
     @property
     def metric_sources(self) -> Sources:
         """What the metrics are read from."""
+        from ..telemetry.collecting import Sources  # not needed for a start
+
         return Sources(self.broker, self.conditions, self.connection_counts, lambda: len(self.faults.table.list()))
 
     @property

@@ -25,7 +25,6 @@ from ..jms.subscriptions import is_unsubscription, plain_subscription, topic_con
 from ..link_context import LinkContext
 from ..nodes.cbs import CBS_ADDRESS, cbs_answer
 from ..nodes.claims import Need
-from ..nodes.management import management_answer
 from ..nodes.requests import Answer, Node
 from ..wire.engine import AttachRequest, Pointer, accept_dynamic, accept_link, accept_unsubscription, session_of
 from ..wire.link import Link
@@ -181,6 +180,8 @@ def _make_management_link(factory: LinkFactory, pointer: Pointer, request: Attac
     context.broker.find(path)
 
     def make_answer() -> Answer:
+        from ..nodes.management import management_answer  # not needed for a start
+
         def require(right: Right) -> None:
             context.claims.require(Need(path, (right,)))
 

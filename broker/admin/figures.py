@@ -17,6 +17,7 @@ from ..entities.entity import Entity
 from ..entities.entity_base import PartitionHandle
 from ..entities.namespace import Namespace
 from ..partition.records import (
+    HOMES,
     MESSAGES,
     PARTITION_SHIFT,
     STATE,
@@ -30,7 +31,10 @@ from ..partition.step import Counted
 from ..stores.commit_stats import Histogram
 from ..stores.outage import Outage
 from ..stores.worker import Worker
-from .overview import HEALTHY, HOME_NAMES
+
+HEALTHY: Final = "available"
+"""The health of a messaging store without an outage."""
+HOME_NAMES: Final = tuple(home.name.lower().replace("_", "-") for home in HOMES)
 
 ALL_STATES_MAX = 1 << 24
 ARRIVALS: Final = (Counted.SENT, Counted.FORWARDED, Counted.COPIED, Counted.RESUBMITTED)

@@ -34,10 +34,9 @@ from ..partition.records import (
     session_number_key,
 )
 from ..partition.requests import Peek
+from .figures import HEALTHY, HOME_NAMES
 
-HEALTHY = "available"
 SESSION_MESSAGES_MAX = 10_000
-HOME_NAMES = tuple(home.name.lower().replace("_", "-") for home in HOMES)
 SHOWN_HOMES = tuple(home for home in HOMES if home not in OUTBOXES)
 
 

@@ -19,9 +19,9 @@ from ...storage import (
     RowsWithJournal,
     StoreError,
     StoreReader,
-    check_store,
     read_into_memory,
 )
+from ...storage.check import check_store
 from ..errors import BrokerError
 from ..message.stored import parse_stored
 from ..message.stored_form import ROW_HEAD_BYTES

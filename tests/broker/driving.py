@@ -21,7 +21,8 @@ from emubus.broker.partition.ready_queue import WindowBudget
 from emubus.broker.partition.records import DUE, DUE_KEY, STATE, STATE_KEY
 from emubus.broker.partition.requests import Receive, Request, SendRun, Settle
 from emubus.broker.partition.step import Delays, Received, Step
-from emubus.storage import MemoryStore, StoreError
+from emubus.storage import StoreError
+from emubus.storage.memory_store import MemoryStore
 
 NOTHING = object()
 

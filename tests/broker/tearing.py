@@ -48,8 +48,9 @@ from emubus.broker.partition.records import (
 )
 from emubus.broker.partition.requests import Request
 from emubus.broker.partition.step import PartitionRef, Step
-from emubus.storage import Batch, MemoryStore, Store, StoreError, StoreFailed, View
+from emubus.storage import Batch, Store, StoreError, StoreFailed, View
 from emubus.storage.contract import BatchState, StoreWithoutJournal
+from emubus.storage.memory_store import MemoryStore
 
 LAST_KEY = b"\xff" * 32
 ROWS_MAX = 1 << 30

@@ -28,7 +28,8 @@ from emubus.broker.model.profiles import LIMITS, Limits, Profile
 from emubus.broker.rules import compile_filter, rule_to_amqp
 from emubus.broker.service_errors import resources_exceeded
 from emubus.codec.types import Described, Int, Timestamp, Ulong
-from emubus.storage import Durability, MemoryStore, StoreFailed, open_store
+from emubus.storage import Durability, StoreFailed, open_store
+from emubus.storage.memory_store import MemoryStore
 
 from .counting import calls_of
 from .driving import encoded

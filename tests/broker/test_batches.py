@@ -20,8 +20,9 @@ from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology
 from emubus.broker.model.profiles import Profile, limits_for
 from emubus.broker.partition.requests import Done, FireAndForget, SendRun
-from emubus.storage import Durability, MemoryStore
+from emubus.storage import Durability
 from emubus.storage.lmdb_store import LmdbStore
+from emubus.storage.memory_store import MemoryStore
 
 from .driving import decoded, encoded, send_whole
 from .namespace import CheckedBroker, Receiver, loop_turns, open_broker, send

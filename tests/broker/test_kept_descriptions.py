@@ -27,7 +27,8 @@ from emubus.broker.model.descriptions import (
     TypedText,
 )
 from emubus.broker.rules import FilterError
-from emubus.storage import Durability, MemoryStore, open_store
+from emubus.storage import Durability, open_store
+from emubus.storage.memory_store import MemoryStore
 
 from .driving import encoded, read
 from .namespace import WAIT_S, Receiver, loop_turns, open_broker, send

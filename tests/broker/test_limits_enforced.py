@@ -28,7 +28,7 @@ from emubus.broker.model.descriptions import (
     Topology,
 )
 from emubus.broker.model.profiles import LIMITS, Limits, Profile, Range
-from emubus.storage import MemoryStore
+from emubus.storage.memory_store import MemoryStore
 
 from ..limits_page import PAGE, page
 from .driving import decoded, encoded

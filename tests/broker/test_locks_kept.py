@@ -17,8 +17,9 @@ from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.model.descriptions import QueueDescription, Topology
 from emubus.broker.model.profiles import Profile, limits_for
 from emubus.broker.partition.requests import Done, Settle
-from emubus.storage import Durability, MemoryStore
+from emubus.storage import Durability
 from emubus.storage.lmdb_store import LmdbStore
+from emubus.storage.memory_store import MemoryStore
 
 from .driving import decoded, encoded, send_whole
 from .namespace import WAIT_S, CheckedBroker, Receiver, loop_turns, open_broker, send

@@ -7,7 +7,8 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from emubus.storage import Durability, StoreError, TableReport, check_store, open_store
+from emubus.storage import Durability, StoreError, open_store
+from emubus.storage.check import TableReport, check_store
 
 ROW_COUNT = 2000
 

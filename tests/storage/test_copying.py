@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from emubus.storage import Durability, Store, StoreError, check_store, copy_files, open_store, read_into_memory
+from emubus.storage import Durability, Store, StoreError, copy_files, open_store, read_into_memory
+from emubus.storage.check import check_store
 
 from .conftest import TABLES
 

@@ -29,11 +29,11 @@ from emubus.storage import (
     StoreFailed,
     StoreFull,
     StoreReader,
-    check_store,
     open_store,
     read_journal,
     replay,
 )
+from emubus.storage.check import check_store
 from emubus.storage.journal import journal as journal_file
 from emubus.storage.journal import journaled_store, reading
 from emubus.storage.journal import replay as replaying

@@ -13,7 +13,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from emubus.storage import Batch, Durability, Journal, Store, View, check_store, open_store, read_journal, replay
+from emubus.storage import Batch, Durability, Journal, Store, View, open_store, read_journal, replay
+from emubus.storage.check import check_store
 from emubus.storage.journal.journaled_store import JournaledStore
 
 LAST = b"\xff" * 4

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from emubus.storage import FAILPOINTS, Durability, Store, check_store, open_store, read_journal, replay
+from emubus.storage import FAILPOINTS, Durability, Store, open_store, read_journal, replay
+from emubus.storage.check import check_store
 
 OpenStore = Callable[..., Store]
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from emubus.storage import Durability, Store, StoreError, StoreFull, check_store, lmdb_store, open_store
+from emubus.storage import Durability, Store, StoreError, StoreFull, lmdb_store, open_store
+from emubus.storage.check import check_store
 from emubus.storage.contract import PAGES_KEPT_BYTES_MAX
 
 OpenStore = Callable[..., Store]

