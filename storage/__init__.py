@@ -24,14 +24,14 @@ Modules:
     lmdb_store.py    the durable store. Reading order: begin, finish, _make_room, _open
     lmdb_handles.py  its views and its batch
     lmdb_reading.py  read-only access to the same files: pages, tables, marks
-    memory_store.py  the store in memory, same contract
+    memory_store.py  the store in memory, same contract; not imported here: a start on a folder does not need it
     opening.py       the store for each durability
     folder.py        one process per folder; permissions
     data_file.py     the file from outside: room on the disk, newest root, completeness
     manifest.py      which stores belong to a data folder
     journal/         a journal for the small batches of several stores
     resident.py      resident memory of the files
-    check.py         verify a store folder
+    check.py         verify a store folder; not imported here either
     copying.py       copies of stores
 
 Why LMDB runs without its lock file, and why a commit on another thread is safe: docs/decisions/0001. The code
