@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
+from jinja2 import Environment
 
 from emubus.broker.clock import Clock
 from emubus.config import load_config
 from emubus.server import Server
+from emubus.web.page import site
 
 HEALTHY = {"status": "healthy", "message": "Service is healthy."}
 UNHEALTHY = {"status": "unhealthy", "message": "Service not available. Please try after some time."}
@@ -111,6 +113,25 @@ async def test_requests_that_come_while_the_http_server_loads_are_all_answered()
 
         paths = ["/metrics", "/emubus/v1/openapi.json", "/emubus/page/create", "/health"] * 5
         assert await asyncio.gather(*map(status_of, paths)) == [200] * len(paths)
+
+
+async def test_the_page_is_compiled_once_for_all_requests_that_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[Environment] = []
+    compile_templates = site._templates
+
+    def noted() -> Environment:
+        compiled.append(compile_templates())
+        return compiled[-1]
+
+    monkeypatch.setattr(site, "_templates", noted)
+    async with running() as server, aiohttp.ClientSession() as client:
+
+        async def status() -> int:
+            async with client.get(f"http://127.0.0.1:{server.http_port}/emubus/page/create") as answer:
+                return answer.status
+
+        assert await asyncio.gather(*(status() for _ in range(8))) == [200] * 8
+    assert len(compiled) == 1
 
 
 async def test_a_health_check_that_comes_byte_by_byte_is_answered() -> None:

@@ -75,11 +75,22 @@ class Site:
         self.taken = TakenLocks(services.clock)
         self.held = HeldSessions(services.broker, "the web page")
         self._environment: Environment | None = None
+        self._loading: asyncio.Task[Environment] | None = None
 
     async def load_templates(self) -> None:
-        """Compile the templates for the first page; on another thread, because the event loop must go on."""
-        if self._environment is None:
-            self._environment = await asyncio.to_thread(_templates)
+        """Compile the templates for the first page; on another thread, because the event loop must go on.
+
+        On one thread only, however many requests come first: CPython's parser may fail on two at a time.
+        """
+        if self._environment is not None:
+            return
+        if self._loading is None:
+            self._loading = asyncio.create_task(asyncio.to_thread(_templates))
+        try:
+            self._environment = await asyncio.shield(self._loading)  # one client that leaves does not stop it
+        except Exception:
+            self._loading = None  # the next request tries again
+            raise
 
     @property
     def overview(self) -> Overview:
