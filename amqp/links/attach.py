@@ -43,7 +43,8 @@ class LinkFactory:
     def __init__(self, context: LinkContext) -> None:
         self.context = context
         self._nodes: dict[str, Node] = {}
-        self._scopes: dict[Pointer, Scope] = {}
+        self._scopes: dict[Pointer, Scope] = {}  # by AMQP session
+        self._scope_of: dict[Pointer, Scope] = {}  # by entity link
 
     def attach(self, pointer: Pointer, request: AttachRequest) -> Attached:
         """Accept a link; BrokerError says why it is refused."""
@@ -58,6 +59,17 @@ class LinkFactory:
     def scope(self, pointer: Pointer, *, cross_entity: bool = False) -> Scope:
         """What the AMQP session of a link may reach; its first link that matters decides whether `cross_entity`."""
         return self._scopes.setdefault(session_of(pointer), Scope(cross_entity=cross_entity))
+
+    def enter(self, pointer: Pointer, address: str) -> None:
+        """A link to an entity is opened."""
+        scope = self._scope_of[pointer] = self.scope(pointer)
+        scope.enter(pointer, address)
+
+    def left(self, pointer: Pointer) -> None:
+        """A link has gone."""
+        scope = self._scope_of.pop(pointer, None)
+        if scope is not None:
+            scope.leave(pointer)
 
     def node(self, key: str, make_answer: Callable[[], Answer]) -> Node:
         """The connection's node of that address."""
@@ -74,6 +86,7 @@ class LinkFactory:
         """The connection is over."""
         self._nodes.clear()
         self._scopes.clear()
+        self._scope_of.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +252,7 @@ def _make_sender_link(factory: LinkFactory, pointer: Pointer, request: AttachReq
     sender = context.broker.open_sender(
         request.address, detached=partial(context.detach, pointer), client=context.client_name
     )
-    factory.scope(pointer).enter(request.address)
+    factory.enter(pointer, request.address)
     accept_link(pointer, max(1, sender.message_bytes_max), encode_map(properties))
     return IncomingLink(context, pointer, sender, context.limits.link_credit, destination)
 
@@ -249,11 +262,10 @@ def _wants_message_session(request: AttachRequest) -> bool:
 
 
 def _make_message_session_link(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
-    scope = factory.scope(pointer)
-    scope.check(request.address)
+    factory.scope(pointer).check(request.address)
     link = MessageSessionLink(factory.context, pointer, request)
     link.ask()
-    scope.enter(request.address)
+    factory.enter(pointer, request.address)
     return link
 
 
@@ -316,8 +328,8 @@ def _received(
     released: Callable[[], None] | None = None,
 ) -> Link:
     """A link from a queue or subscription; with `released` the selector was applied before the messages arrived."""
-    context, scope = factory.context, factory.scope(pointer)
-    scope.check(address)
+    context = factory.context
+    factory.scope(pointer).check(address)
     link = OutgoingLink(context, pointer, presettled=request.settled_by_sender, released=released)
     receiver = context.broker.open_receiver(
         address,
@@ -327,7 +339,7 @@ def _received(
         matches=None if selector is None or released is not None else selector.matches,
         client=context.client_name,
     )
-    scope.enter(address)
+    factory.enter(pointer, address)
     accept_link(pointer, request.message_bytes_max, source_filter=_filter_in_force(selector))
     link.start(receiver)
     return link

@@ -9,7 +9,7 @@ it goes, all that is open is rolled back.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from ...broker.address import parse_address
@@ -28,10 +28,15 @@ _SUBSCRIPTIONS: Final = "/subscriptions/"
 
 @dataclass(slots=True)
 class Scope:
-    """What one AMQP session may reach: `via` is the address of its first entity if it is `cross_entity`."""
+    """What one AMQP session may reach: `via` is the address of its first entity if it is `cross_entity`.
+
+    `links` are the open ones to entities. When the last one has gone, the next entity is the first again: a pool of JMS
+    sessions gives a session that has consumed from one queue to a consumer of another.
+    """
 
     cross_entity: bool
     via: str | None = None
+    links: set[Pointer] = field(default_factory=set[Pointer])
 
     def check(self, address: str) -> None:
         """Refuse a receiver on a second top-level entity, even while no transaction is open."""
@@ -42,10 +47,17 @@ class Scope:
                 f"AMQP session can be opened on '{_top_level(self.via)}' only, not on '{_top_level(address)}'.",
             )
 
-    def enter(self, address: str) -> None:
+    def enter(self, pointer: Pointer, address: str) -> None:
         """An entity link was opened."""
+        self.links.add(pointer)
         if self.cross_entity and self.via is None:
             self.via = address
+
+    def leave(self, pointer: Pointer) -> None:
+        """An entity link has gone."""
+        self.links.discard(pointer)
+        if not self.links:
+            self.via = None
 
 
 def _top_level(address: str) -> str:

@@ -347,6 +347,7 @@ class Endpoints:
             return False
 
     def _gone(self, link: Link) -> None:
+        self._factory.left(link.pointer)
         try:
             link.gone()
         except Exception as error:

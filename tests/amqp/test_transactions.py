@@ -283,6 +283,25 @@ async def test_behind_a_coordinator_the_first_entity_is_the_one_that_others_are_
     assert wire.broker.transactions.declared[ID][1]() is wire.broker.q
 
 
+@pytest.mark.parametrize("by", ["client", "broker"])
+async def test_once_the_links_to_the_first_entity_are_gone_another_one_may_be_the_first(
+    two_queues: Wire, by: str
+) -> None:
+    wire = two_queues
+    coordinate(wire)
+    wire.attach_receiver("q", handle=0)
+    wire.attach_sender("q", handle=1)
+    wire.send(0, DETACH, [Uint(1), True])
+    wire.read()
+    assert refused(wire.attach_receiver("other", handle=2))  # a receiver of the first one is left
+    if by == "broker":
+        wire.broker.q.consumers[0].detached(BrokerError(Condition.DETACH_FORCED, "dropped"))
+    wire.send(0, DETACH, [Uint(0), True])
+    wire.read()
+    assert not refused(wire.attach_receiver("other", handle=3))
+    assert refused(wire.attach_receiver("q", handle=4))
+
+
 async def test_a_transaction_that_is_declared_before_any_entity_link_finds_its_first_entity_later(
     two_queues: Wire,
 ) -> None:
