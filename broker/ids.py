@@ -65,13 +65,13 @@ def new_transaction_id() -> bytes:
     return _take(16)
 
 
-def partition_index_of(token: bytes) -> int:
+def partition_index_of_token(token: bytes) -> int:
     """Return the partition index in a lock token; any number for a foreign token."""
     return (token[14] << 8) | token[15] if len(token) == TOKEN_BYTES else 0
 
 
 def positions_by_partition(tokens: Sequence[bytes]) -> Mapping[int, Sequence[int]]:
-    """Return the positions of lock tokens by the partition indices in them; see `partition_index_of`."""
+    """Return the positions of lock tokens by the partition indices in them; see `partition_index_of_token`."""
     ends = [token[-_INDEX_BYTES:] if len(token) == TOKEN_BYTES else b"" for token in tokens]
     index_of = {end: int.from_bytes(end, "big") for end in set(ends)}
     if len(index_of) == 1:  # of an unpartitioned entity, for instance

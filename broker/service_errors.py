@@ -152,7 +152,7 @@ def dead_letter_not_found(number: int) -> BrokerError:
     )
 
 
-def dead_letter_locked(number: int) -> BrokerError:
+def dead_letter_locked_by_receiver(number: int) -> BrokerError:
     """A receiver of the dead-letter queue holds the lock."""
     return BrokerError(
         Condition.MESSAGE_LOCK_LOST, f"Message {number} is locked by a receiver of the dead-letter queue."

@@ -148,7 +148,7 @@ class LmdbStore(StoreWithoutJournal):
             self._readers.append(SharedReader(env.begin(), self._commit_count))
             txn = env.begin(write=True)
         except lmdb.Error as error:
-            raise self.refusal("can't begin a batch", error) from error
+            raise self.store_error("can't begin a batch", error) from error
         self._batch = LmdbBatch(self, txn)
         return self._batch
 
@@ -163,7 +163,7 @@ class LmdbStore(StoreWithoutJournal):
         try:
             reader = SharedReader(env.begin(), self._commit_count)
         except lmdb.Error as error:
-            raise self.refusal("can't begin to read", error) from error
+            raise self.store_error("can't begin to read", error) from error
         self._readers.append(reader)
         return LmdbView(self, reader)
 
@@ -196,7 +196,7 @@ class LmdbStore(StoreWithoutJournal):
                 txn.put(MARK_KEY, mark, db=meta)
             env.sync(True)
         except lmdb.Error as error:
-            raise self.refusal("can't mark it", error) from error
+            raise self.store_error("can't mark it", error) from error
 
     def close(self) -> None:
         """Close the store; see `contract.Store.close`."""
@@ -220,7 +220,7 @@ class LmdbStore(StoreWithoutJournal):
         except lmdb.BadValsizeError:
             raise ValueError("a key has at least one byte") from None
         except lmdb.Error as error:
-            raise self.refusal(f"can't read table {table}", error) from error
+            raise self.store_error(f"can't read table {table}", error) from error
 
     def read_range(
         self, txn: _Transaction, table: str, start: bytes, stop: bytes, limit: int
@@ -237,7 +237,7 @@ class LmdbStore(StoreWithoutJournal):
                         rows.append(row)
                         touched_bytes += len(row[1])
         except lmdb.Error as error:
-            raise self.refusal(f"can't read table {table}", error) from error
+            raise self.store_error(f"can't read table {table}", error) from error
         self._touched_bytes += 2 * touched_bytes  # leaves are half full when keys only grow
         return rows
 
@@ -249,7 +249,7 @@ class LmdbStore(StoreWithoutJournal):
         except lmdb.BadValsizeError:
             raise ValueError(f"a key has 1 to {KEY_BYTES_MAX} bytes, this one {len(key)}") from None
         except lmdb.Error as error:
-            raise self.refusal(f"can't write to table {table}", error) from error
+            raise self.store_error(f"can't write to table {table}", error) from error
 
     def write_rows(self, txn: _Transaction, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
         """Put rows, ascending by key. ValueError keeps those before the refused key; StoreError as in `write`."""
@@ -265,7 +265,7 @@ class LmdbStore(StoreWithoutJournal):
             size = next(len(key) for key, _ in rows if not 0 < len(key) <= KEY_BYTES_MAX)
             raise ValueError(f"a key has 1 to {KEY_BYTES_MAX} bytes, this one {size}") from None
         except lmdb.Error as error:
-            raise self.refusal(f"can't write to table {table}", error) from error
+            raise self.store_error(f"can't write to table {table}", error) from error
 
     def remove_rows(self, txn: _Transaction, table: str, keys: Sequence[bytes]) -> int:
         """Delete rows; return how many were there. ValueError keeps the deletions before the refused key."""
@@ -276,7 +276,7 @@ class LmdbStore(StoreWithoutJournal):
         except lmdb.BadValsizeError:
             raise ValueError("a key has at least one byte") from None
         except lmdb.Error as error:
-            raise self.refusal(f"can't delete from table {table}", error) from error
+            raise self.store_error(f"can't delete from table {table}", error) from error
 
     def finish(self, txn: _Transaction) -> None:
         """Commit `txn`, on any thread; it is over even if this raises (see `contract.Batch.commit`)."""
@@ -288,9 +288,9 @@ class LmdbStore(StoreWithoutJournal):
         except BaseException as error:
             with contextlib.suppress(lmdb.Error):
                 txn.abort()
-            refusal = self.refusal("commit failed", error) if isinstance(error, Exception) else error
+            failure = self.store_error("commit failed", error) if isinstance(error, Exception) else error
             self._broken = True  # last: from now on the owner may close the environment
-            raise refusal from error
+            raise failure from error
         self._commit_count += 1
         self._failpoint("committed")
 
@@ -298,8 +298,8 @@ class LmdbStore(StoreWithoutJournal):
         """StoreFailed if the file was deleted or replaced since it was opened."""
         check_place(self.path, self._file)
 
-    def refusal(self, doing: str, error: Exception) -> StoreError:
-        """Return the StoreError for `error`: no room, or a failure."""
+    def store_error(self, doing: str, error: Exception) -> StoreError:
+        """Return the StoreError for `error`: no room, which the next batch acts on, or a failure."""
         if isinstance(error, StoreError):
             return error
         if isinstance(error, lmdb.MapFullError):
@@ -361,7 +361,7 @@ class LmdbStore(StoreWithoutJournal):
         except (lmdb.Error, OSError) as error:
             if is_new:  # a partial file would be refused at every start
                 data_file.unlink(missing_ok=True)
-            raise self.refusal("can't open it", error) from error
+            raise self.store_error("can't open it", error) from error
         if full and is_new:
             sync_folders(self.path, self._unsynced)
         self._touched_bytes = 0
@@ -407,7 +407,7 @@ class LmdbStore(StoreWithoutJournal):
             env.set_mapsize(size)
         except lmdb.Error as error:
             self._broken = True
-            raise self.refusal(f"can't map {size} bytes", error) from error
+            raise self.store_error(f"can't map {size} bytes", error) from error
         self._touched_bytes, self._mapped_bytes = 0, size
 
     def _must_release(self) -> bool:

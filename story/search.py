@@ -70,7 +70,7 @@ def search(
     Without a number, an id and a session these are the events of every message, of `path` alone if it is given.
     """
     if sought.is_everything:
-        return _last(entries, sought.path, count_max, before)
+        return _last_of_all(entries, sought.path, count_max, before)
     keys: set[Key] = set()
     lost: set[tuple[int, int]] = set()  # (number of the entry, position) of messages that were not stored
     sessions: set[tuple[int, str]] = set()
@@ -82,7 +82,10 @@ def search(
     return found if count_max is None else found[-count_max:]
 
 
-def _last(entries: Sequence[Entry], path: str | None, count_max: int | None, before: Place | None) -> list[Found]:
+def _last_of_all(
+    entries: Sequence[Entry], path: str | None, count_max: int | None, before: Place | None
+) -> list[Found]:
+    """The last `count_max` events of every message, or of those of `path` alone, `before` a place."""
     found: list[Found] = []
     for entry in reversed(entries):
         if count_max is not None and len(found) >= count_max:

@@ -415,12 +415,12 @@ def with_whole_error(output: bytes) -> bytes:
 def _padded_frame(header: bytes, body: bytes) -> bytes:
     """A frame with all fields of its performative; `header` is that of Proton's frame, without the size."""
     if len(body) > 3 and body[:2] == b"\x00\x53" and body[2] in _FIELDS:
-        performative, behind = _padded(body, 0, _FIELDS)
+        performative, behind = _with_all_fields(body, 0, _FIELDS)
         body = performative + body[behind:]
     return (8 + len(body)).to_bytes(4, "big") + header + body
 
 
-def _padded(data: bytes, at: int, table: dict[int, tuple[int, int]]) -> tuple[bytes, int]:
+def _with_all_fields(data: bytes, at: int, table: dict[int, tuple[int, int]]) -> tuple[bytes, int]:
     """The described list at `at` with all its fields, and the offset behind the original."""
     fields, error_at = table[data[at + 2]]
     count, pos, behind = _open_list(data, at + 3)
@@ -428,7 +428,7 @@ def _padded(data: bytes, at: int, table: dict[int, tuple[int, int]]) -> tuple[by
     if 0 <= error_at < count:
         start = skip(data, pos, error_at)
         if data[start : start + 2] == b"\x00\x53" and data[start + 2] in _INNER_FIELDS:
-            inner, stop = _padded(data, start, _INNER_FIELDS)
+            inner, stop = _with_all_fields(data, start, _INNER_FIELDS)
             items = data[pos:start] + inner + data[stop:behind]
     missing = max(0, fields - count)
     return data[at : at + 3] + list_from_items(count + missing, items + b"\x40" * missing), behind

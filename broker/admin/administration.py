@@ -20,7 +20,7 @@ from ..model.descriptions import (
     TopicDescription,
     entity_key,
 )
-from ..model.validation import validate_rule
+from ..model.validation import rule_violations
 from ..rules import check_rule
 from .checks import Checks
 from .cleanup import Cleanup
@@ -149,7 +149,7 @@ class Administration:
         Raises BrokerError: entity-already-exists, argument-error for a bad filter, server-busy.
         """
         entity, description = self._subscription(path)
-        for violation in validate_rule(rule, self._namespace.limits):
+        for violation in rule_violations(rule, self._namespace.limits):
             raise BrokerError(Condition.ARGUMENT_ERROR, str(violation))
         check_rule(rule, self._namespace.limits)
         if any(entity_key(known.name) == entity_key(rule.name) for known in description.rules):

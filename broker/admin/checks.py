@@ -16,7 +16,7 @@ from ..model.descriptions import (
     TopicDescription,
 )
 from ..model.profiles import Profile
-from ..model.validation import Violation, validate_queue, validate_subscription, validate_topic
+from ..model.validation import Violation, queue_violations, subscription_violations, topic_violations
 from ..rules import check_rule
 
 
@@ -56,10 +56,10 @@ class Checks:
     def _violations(self, description: Description, is_new: bool) -> list[Violation]:
         limits = self._namespace.limits
         if isinstance(description, QueueDescription):
-            return validate_queue(description, limits, is_new=is_new)
+            return queue_violations(description, limits, is_new=is_new)
         if isinstance(description, TopicDescription):
-            return validate_topic(description, limits, is_new=is_new)
-        return validate_subscription(description, limits)
+            return topic_violations(description, limits, is_new=is_new)
+        return subscription_violations(description, limits)
 
     def quotas(self, description: Description) -> None:
         """Raise BrokerError for an entity above the quotas of the namespace or topic (P5)."""

@@ -16,7 +16,7 @@ from ...storage import StoreError
 from .. import service_errors
 from ..address import SubQueue
 from ..errors import BrokerError, Condition, UnknownOutcomeError
-from ..ids import partition_index_of, positions_by_partition
+from ..ids import partition_index_of_token, positions_by_partition
 from ..message.message import Message, parse_sent, split_batch
 from ..model.descriptions import QueueDescription
 from ..outcomes import Outcome
@@ -213,7 +213,7 @@ class Entity(EntityBase):
 
     def settle(self, token: bytes, outcome: Outcome, done: Done | None, sub_queue: SubQueue = SubQueue.ACTIVE) -> None:
         """End the lock `token` with `outcome`; a foreign token is a lost lock."""
-        index = partition_index_of(token)
+        index = partition_index_of_token(token)
         if index < len(self.partitions):
             self.partitions[index].submit(Settle(token, outcome, done, sub_queue))
         elif done is not None:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from .. import service_errors
 from ..address import SubQueue
 from ..errors import BrokerError, Condition, UnknownOutcomeError
-from ..ids import partition_index_of
+from ..ids import partition_index_of_token
 from ..outcomes import Complete, Defer, Outcome, Release
 from ..partition.requests import CheckOperation, Commit, LockMessages, Receive, ReceiveDeferred, Renew, Reserve, Settle
 from ..partition.step import Delivery, Received, ReceiveMode
@@ -195,7 +195,7 @@ def _release(handle: PartitionHandle, sub_queue: SubQueue, deliveries: Iterable[
 
 def _by_token(entity: Entity, tokens: Iterable[bytes]) -> Groups[bytes]:
     """Group lock tokens by partition. Raises BrokerError (message-lock-lost) for a foreign token."""
-    pairs = [(partition_index_of(token), token) for token in tokens]
+    pairs = [(partition_index_of_token(token), token) for token in tokens]
     if any(index >= len(entity.partitions) for index, _ in pairs):
         raise service_errors.lock_lost()
     return grouped((entity.partitions[index], token) for index, token in pairs)

@@ -16,7 +16,7 @@ from .. import service_errors
 from ..address import SubQueue
 from ..clock import Clock
 from ..errors import BrokerError, Condition, UnknownOutcomeError
-from ..ids import new_transaction_id, partition_index_of
+from ..ids import new_transaction_id, partition_index_of_token
 from ..message.message import Message, parse_sent, split_batch
 from ..outcomes import Abandon, Outcome
 from ..partition.requests import (
@@ -195,7 +195,7 @@ class Transactions:
         """
         with self.working(ref) as transaction:
             if settled and token in transaction.tokens:
-                handle = entity.partitions[partition_index_of(token)]
+                handle = entity.partitions[partition_index_of_token(token)]
             else:
                 handle = self._add_settlement(transaction, entity, Settle(token, outcome, None, sub_queue))
             if settled:
@@ -205,7 +205,7 @@ class Transactions:
 
     def _add_settlement(self, transaction: Transaction, entity: Entity, operation: Settle) -> PartitionHandle:
         token = operation.token
-        index = partition_index_of(token)
+        index = partition_index_of_token(token)
         if index >= len(entity.partitions) or token in transaction.tokens:
             raise service_errors.lock_lost()
         handle = entity.partitions[index]

@@ -44,27 +44,27 @@ class Violation:
         return f"{self.property} is {self.value}; allowed is {self.allowed}"
 
 
-def validate_queue(description: QueueDescription, limits: Limits, *, is_new: bool = True) -> list[Violation]:
+def queue_violations(description: QueueDescription, limits: Limits, *, is_new: bool = True) -> list[Violation]:
     """Return the violations of a queue, in the order of its properties.
 
     Without `is_new` the queue exists and its partitioning is not checked.
     """
-    return list(_queue_violations(description, limits, is_new))
+    return list(_of_queue(description, limits, is_new))
 
 
-def validate_topic(description: TopicDescription, limits: Limits, *, is_new: bool = True) -> list[Violation]:
+def topic_violations(description: TopicDescription, limits: Limits, *, is_new: bool = True) -> list[Violation]:
     """Return the violations of a topic without its subscriptions; `is_new` as for a queue."""
-    return list(_topic_violations(description, limits, is_new))
+    return list(_of_topic(description, limits, is_new))
 
 
-def validate_subscription(description: SubscriptionDescription, limits: Limits) -> list[Violation]:
+def subscription_violations(description: SubscriptionDescription, limits: Limits) -> list[Violation]:
     """Return the violations of a subscription without its rules."""
-    return list(_subscription_violations(description, limits))
+    return list(_of_subscription(description, limits))
 
 
-def validate_rule(description: RuleDescription, limits: Limits) -> list[Violation]:
+def rule_violations(description: RuleDescription, limits: Limits) -> list[Violation]:
     """Return the violations of a rule; its SQL is not parsed."""
-    return list(_rule_violations(description, limits))
+    return list(_of_rule(description, limits))
 
 
 def forwards_to_itself(description: QueueDescription | SubscriptionDescription, path: str) -> list[Violation]:
@@ -79,13 +79,13 @@ def forwards_to_itself(description: QueueDescription | SubscriptionDescription, 
     ]
 
 
-def _queue_violations(queue: QueueDescription, limits: Limits, is_new: bool) -> Iterator[Violation]:
+def _of_queue(queue: QueueDescription, limits: Limits, is_new: bool) -> Iterator[Violation]:
     yield from _entity_name(queue.name, limits)
     yield from _store_violations(queue, limits, is_new)
     yield from _receive_violations(queue, limits)
 
 
-def _topic_violations(topic: TopicDescription, limits: Limits, is_new: bool) -> Iterator[Violation]:
+def _of_topic(topic: TopicDescription, limits: Limits, is_new: bool) -> Iterator[Violation]:
     yield from _entity_name(topic.name, limits)
     yield from _store_violations(topic, limits, is_new)
     yield from _common_violations(topic, limits)
@@ -93,7 +93,7 @@ def _topic_violations(topic: TopicDescription, limits: Limits, is_new: bool) -> 
         yield Violation("Status", topic.status, "Active, Disabled or SendDisabled for a topic")
 
 
-def _subscription_violations(subscription: SubscriptionDescription, limits: Limits) -> Iterator[Violation]:
+def _of_subscription(subscription: SubscriptionDescription, limits: Limits) -> Iterator[Violation]:
     name, suffix = subscription.name, "" if subscription.jms is None else subscription.jms.suffix
     if len(suffix) > limits.entity_path_length_max or not name.endswith(suffix):
         yield Violation("Name", repr(name), f"a name that ends with the client id, as in {suffix!r:.80}")
@@ -107,7 +107,7 @@ def _subscription_violations(subscription: SubscriptionDescription, limits: Limi
         yield Violation("Status", subscription.status, "Active, Disabled or ReceiveDisabled for a subscription")
 
 
-def _rule_violations(rule: RuleDescription, limits: Limits) -> Iterator[Violation]:
+def _of_rule(rule: RuleDescription, limits: Limits) -> Iterator[Violation]:
     yield from _sub_entity_name(rule.name, limits)
     if isinstance(rule.filter, SqlFilter):
         yield from _text("SqlExpression", rule.filter.expression, 1, limits.rule_text_length_max)

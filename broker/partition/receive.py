@@ -233,7 +233,7 @@ class ReceiveHandlers:
             row = view.get(MESSAGES, message_key(state.queue_id, home, number))
             if row is not None:
                 if number in state.locks.by_number:
-                    return service_errors.dead_letter_locked(number)
+                    return service_errors.dead_letter_locked_by_receiver(number)
                 return DeadLettered(number, home, len(row), parse_stored(Record.unpack(row).stored))
         return service_errors.dead_letter_not_found(number)
 

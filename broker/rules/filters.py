@@ -18,7 +18,7 @@ from ..model.descriptions import (
     TrueFilter,
 )
 from ..model.profiles import Limits
-from ..model.validation import validate_rule
+from ..model.validation import rule_violations
 from .compiled import ALWAYS, NEVER, CompiledFilter
 from .correlation import compile_correlation
 from .errors import FilterError
@@ -51,7 +51,7 @@ def compile_filter(description: Filter) -> CompiledFilter:
 
 def check_rule(rule: RuleDescription, limits: Limits) -> None:
     """Raise FilterError for an invalid rule or one above the limits."""
-    violations = validate_rule(rule, limits)
+    violations = rule_violations(rule, limits)
     if violations:
         raise FilterError(f"rule {rule.name!r:.80}: {'; '.join(map(str, violations))}")
     compile_filter(rule.filter)

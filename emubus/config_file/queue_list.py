@@ -7,7 +7,7 @@ from typing import Final
 
 from ..broker.model.descriptions import QueueDescription, with_fields
 from ..broker.model.profiles import Limits
-from ..broker.model.validation import validate_queue
+from ..broker.model.validation import queue_violations
 from .cursor import suggestion
 
 FLAGS: Final = {
@@ -27,6 +27,6 @@ def queues_in(text: str, template: QueueDescription, limits: Limits) -> Iterator
         if unknown is not None:
             raise ValueError(f"has {unknown!r}; allowed is {', '.join(FLAGS)}{suggestion(unknown, FLAGS)}")
         queue = with_fields(template, {"name": name, **{FLAGS[word]: True for word in flags}})
-        for violation in validate_queue(queue, limits):
+        for violation in queue_violations(queue, limits):
             raise ValueError(f"has a queue whose {violation}")
         yield queue

@@ -41,10 +41,10 @@ from ..broker.model.profiles import Limits, defaults_of, size_mb_from_client
 from ..broker.model.validation import (
     Violation,
     forwards_to_itself,
-    validate_queue,
-    validate_rule,
-    validate_subscription,
-    validate_topic,
+    queue_violations,
+    rule_violations,
+    subscription_violations,
+    topic_violations,
 )
 from ..broker.rules import FilterError, compile_filter
 from .cursor import ConfigFileError, Cursor, Members, Problem, items_of, json_of, refuse_duplicates, suggestion
@@ -171,7 +171,7 @@ class _Reader:
         queue = with_fields(queue, self.values(properties, QUEUE_PROPERTIES))
         keys = self.authorization_rules(properties)
         queue = replace(queue, max_size_mb=self.size_mb(queue), authorization_rules=keys)
-        violations = validate_queue(queue, self.limits) + forwards_to_itself(queue, name)
+        violations = queue_violations(queue, self.limits) + forwards_to_itself(queue, name)
         _refuse(violations, cursor, {**members, **properties}, self.limits)
         return queue
 
@@ -183,7 +183,7 @@ class _Reader:
         topic = with_fields(topic, self.values(properties, TOPIC_PROPERTIES))
         keys = self.authorization_rules(properties)
         topic = replace(topic, max_size_mb=self.size_mb(topic), authorization_rules=keys)
-        _refuse(validate_topic(topic, self.limits), cursor, {**members, **properties}, self.limits)
+        _refuse(topic_violations(topic, self.limits), cursor, {**members, **properties}, self.limits)
         cursors = items_of(members, "Subscriptions")
         found = self.each(cursors, lambda each: self.subscription(each, name))
         subscriptions = list(found.values())
@@ -210,7 +210,7 @@ class _Reader:
             topic_name, members["Name"].text(), rules=rules or DEFAULT_RULES, **defaults
         )
         subscription = with_fields(subscription, given)
-        violations = validate_subscription(subscription, self.limits)
+        violations = subscription_violations(subscription, self.limits)
         violations += forwards_to_itself(subscription, subscription.path)
         _refuse(violations, cursor, {**members, **properties}, self.limits)
         return subscription
@@ -227,7 +227,7 @@ class _Reader:
             action, parameters = parts["SqlExpression"].optional_text(), _values_in(parts, "Parameters")
         own_filter = self.filter(members["Properties"], places)
         rule = RuleDescription(members["Name"].text(), own_filter, action, action_parameters=parameters)
-        _refuse(validate_rule(rule, self.limits), cursor, places, self.limits)
+        _refuse(rule_violations(rule, self.limits), cursor, places, self.limits)
         try:
             compile_filter(rule.filter)
         except FilterError as error:

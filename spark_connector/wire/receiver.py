@@ -190,11 +190,11 @@ class Receiver(BaseLink):
     def on_delivery(self, delivery: Pointer) -> None:
         """Handle a message, or the confirmation of an outcome."""
         if lib.pn_delivery_readable(delivery):
-            self._message(delivery)
+            self._message_arrived(delivery)
         elif lib.pn_delivery_settled(delivery):
             self._confirmed(delivery)
 
-    def _message(self, delivery: Pointer) -> None:
+    def _message_arrived(self, delivery: Pointer) -> None:
         data = self._inbox.take(self.pointer, delivery)
         if data is None:
             return

@@ -33,7 +33,7 @@ class JournalAccess(Protocol):
         """The rows of `layer` are durable in the journal."""
         ...
 
-    def refusal(self, error: Exception) -> StoreError:
+    def store_error(self, error: Exception) -> StoreError:
         """Return the StoreError for an error of a commit in the journal."""
         ...
 
@@ -170,7 +170,7 @@ class JournaledBatch(Closing):
         """The rows, of about so many bytes, are durable; or raise the StoreError for the `error` of the journal."""
         try:
             if error is not None:
-                raise self._store.refusal(error) from error
+                raise self._store.store_error(error) from error
             self._layer.complete(byte_count)
             self._store.end_commit(self._layer)
         finally:

@@ -162,19 +162,19 @@ class JournaledStore:
             self.failpoint("commit-started")
             self._file.refuse_other_file()
         except Exception as error:
-            raise self._file.refusal("commit failed", error) from error
+            raise self._file.store_error("commit failed", error) from error
 
     def end_commit(self, layer: RowLayer) -> None:
         """The rows of `layer` are durable in the journal."""
         self._committed = layer
         self.failpoint("committed")
 
-    def refusal(self, error: Exception) -> StoreError:
-        """Return the StoreError for an error of a commit in the journal."""
+    def store_error(self, error: Exception) -> StoreError:
+        """Return the StoreError for an error of a commit in the journal; if that is full, the next batch avoids it."""
         if isinstance(error, JournalFull):
             self._file_is_next = True
             return StoreFull(self.path, "commit failed: the journal has no room for the batch", grows=True)
-        return self._file.refusal("commit failed", error)
+        return self._file.store_error("commit failed", error)
 
     # --- inside ----------------------------------------------------------------------------------------
 

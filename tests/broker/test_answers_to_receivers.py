@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from emubus.broker.address import SubQueue
 from emubus.broker.api import Abandon, Delivery, ReceiveMode, Release
-from emubus.broker.ids import TOKEN_BYTES, new_lock_tokens, partition_index_of, positions_by_partition
+from emubus.broker.ids import TOKEN_BYTES, new_lock_tokens, partition_index_of_token, positions_by_partition
 from emubus.broker.message.message import parse_message
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.partition import receive
@@ -100,7 +100,7 @@ def test_lock_tokens_of_one_answer_differ_and_name_their_partition() -> None:
     tokens = new_lock_tokens(0x0102, 3_000)  # more random bytes than are read ahead
     assert len(set(tokens)) == 3_000
     assert {len(token) for token in tokens} == {TOKEN_BYTES}
-    assert {partition_index_of(token) for token in tokens} == {0x0102}
+    assert {partition_index_of_token(token) for token in tokens} == {0x0102}
     assert new_lock_tokens(0, 0) == []
 
 
@@ -111,6 +111,6 @@ OWN_TOKENS = st.integers(0, 2).map(lambda index: new_lock_tokens(index, 1)[0])
 def test_the_positions_of_tokens_are_grouped_by_the_partitions_that_they_name(tokens: list[bytes]) -> None:
     expected: dict[int, list[int]] = {}
     for position, token in enumerate(tokens):
-        expected.setdefault(partition_index_of(token), []).append(position)
+        expected.setdefault(partition_index_of_token(token), []).append(position)
     groups = positions_by_partition(tokens)
     assert {index: list(positions) for index, positions in groups.items()} == expected

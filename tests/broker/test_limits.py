@@ -45,10 +45,10 @@ from emubus.broker.model.profiles import (
 from emubus.broker.model.validation import (
     Violation,
     forwards_to_itself,
-    validate_queue,
-    validate_rule,
-    validate_subscription,
-    validate_topic,
+    queue_violations,
+    rule_violations,
+    subscription_violations,
+    topic_violations,
 )
 
 STANDARD = LIMITS[Profile.STANDARD]
@@ -68,7 +68,7 @@ def _default_queue(profile: Profile) -> QueueDescription:
 
 @pytest.mark.parametrize("profile", list(Profile))
 def test_the_defaults_of_a_profile_keep_its_own_limits(profile: Profile) -> None:
-    assert validate_queue(_default_queue(profile), LIMITS[profile]) == []
+    assert queue_violations(_default_queue(profile), LIMITS[profile]) == []
     assert LIMITS[profile].profile is profile
 
 
@@ -81,7 +81,7 @@ def test_the_values_of_microsofts_sample_are_allowed_in_every_profile(profile: P
         default_ttl_ms=HOUR_MS,
         duplicate_window_ms=20 * SECOND_MS,
     )
-    assert validate_queue(queue, LIMITS[profile]) == []
+    assert queue_violations(queue, LIMITS[profile]) == []
 
 
 def test_the_standard_defaults_are_those_of_a_bare_description() -> None:
@@ -143,7 +143,7 @@ def test_relaxed_and_premium_quotas_are_not_below_those_of_microsofts_emulator(p
 def test_a_queue_beyond_a_limit_is_reported_the_property_the_value_and_what_is_allowed(
     change: dict[str, object], expected: Violation
 ) -> None:
-    assert validate_queue(replace(QUEUE, **change), STANDARD) == [expected]  # type: ignore[arg-type]
+    assert queue_violations(replace(QUEUE, **change), STANDARD) == [expected]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -163,38 +163,40 @@ def test_a_queue_beyond_a_limit_is_reported_the_property_the_value_and_what_is_a
     ],
 )
 def test_a_value_at_the_edge_of_a_limit_is_allowed(change: dict[str, object]) -> None:
-    assert validate_queue(replace(QUEUE, **change), STANDARD) == []  # type: ignore[arg-type]
+    assert queue_violations(replace(QUEUE, **change), STANDARD) == []  # type: ignore[arg-type]
 
 
 def test_every_violation_is_reported_not_only_the_first() -> None:
     queue = replace(QUEUE, name="q?", lock_duration_ms=1, max_delivery_count=0)
-    found = [violation.property for violation in validate_queue(queue, STANDARD)]
+    found = [violation.property for violation in queue_violations(queue, STANDARD)]
     assert found == ["Name", "LockDuration", "MaxDeliveryCount"]
 
 
 def test_microsofts_emulator_allows_no_unlimited_time_to_live() -> None:
     queue = replace(_default_queue(Profile.MS_EMULATOR), default_ttl_ms=None)
-    assert validate_queue(queue, MS_EMULATOR) == [Violation("DefaultMessageTimeToLive", UNLIMITED_TEXT, "PT5M to PT1H")]
+    assert queue_violations(queue, MS_EMULATOR) == [
+        Violation("DefaultMessageTimeToLive", UNLIMITED_TEXT, "PT5M to PT1H")
+    ]
 
 
 def test_relaxed_allows_a_lock_of_one_second_and_no_less() -> None:
-    assert validate_queue(replace(QUEUE, lock_duration_ms=1_000), RELAXED) == []
-    assert validate_queue(replace(QUEUE, lock_duration_ms=999), RELAXED) == [
+    assert queue_violations(replace(QUEUE, lock_duration_ms=1_000), RELAXED) == []
+    assert queue_violations(replace(QUEUE, lock_duration_ms=999), RELAXED) == [
         Violation("LockDuration", "PT0.999S", "PT1S to P1D")
     ]
 
 
 def test_an_entity_with_message_sessions_cannot_forward() -> None:
     queue = replace(QUEUE, requires_session=True, forward_to="other")
-    assert [violation.property for violation in validate_queue(queue, STANDARD)] == ["ForwardTo"]
-    assert validate_queue(replace(queue, forward_to=None, forward_dead_letters_to="other"), STANDARD) == []
+    assert [violation.property for violation in queue_violations(queue, STANDARD)] == ["ForwardTo"]
+    assert queue_violations(replace(queue, forward_to=None, forward_dead_letters_to="other"), STANDARD) == []
 
 
 def test_a_topic_cannot_be_receive_disabled_nor_a_subscription_send_disabled() -> None:
     topic = TopicDescription("t", status=EntityStatus.RECEIVE_DISABLED)
     subscription = SubscriptionDescription("t", "s", status=EntityStatus.SEND_DISABLED)
-    assert [violation.property for violation in validate_topic(topic, STANDARD)] == ["Status"]
-    assert [violation.property for violation in validate_subscription(subscription, STANDARD)] == ["Status"]
+    assert [violation.property for violation in topic_violations(topic, STANDARD)] == ["Status"]
+    assert [violation.property for violation in subscription_violations(subscription, STANDARD)] == ["Status"]
 
 
 # ---------------------------------------------------------------- names
@@ -202,7 +204,7 @@ def test_a_topic_cannot_be_receive_disabled_nor_a_subscription_send_disabled() -
 
 @pytest.mark.parametrize("name", ["q", "Q-1", "a/b/c", "under_score", "a.b", "masstransit~temp", "_skipped", "x" * 260])
 def test_a_name_that_the_cloud_takes_is_allowed(name: str) -> None:
-    assert validate_queue(replace(QUEUE, name=name), STANDARD) == []
+    assert queue_violations(replace(QUEUE, name=name), STANDARD) == []
 
 
 @pytest.mark.parametrize(
@@ -225,21 +227,21 @@ def test_a_name_that_the_cloud_takes_is_allowed(name: str) -> None:
     ],
 )
 def test_a_name_that_cannot_be_addressed_is_refused(name: str) -> None:
-    assert [violation.property for violation in validate_queue(replace(QUEUE, name=name), STANDARD)] == ["Name"]
+    assert [violation.property for violation in queue_violations(replace(QUEUE, name=name), STANDARD)] == ["Name"]
 
 
 def test_relaxed_takes_names_with_spaces_and_letters_of_any_script_but_none_that_an_address_cannot_carry() -> None:
     for name in ("two words", "wörter", "日本", "-a-"):
-        assert validate_queue(replace(QUEUE, name=name), RELAXED) == []
+        assert queue_violations(replace(QUEUE, name=name), RELAXED) == []
     for name in ("a//b", "/a", "a?b", "a/$x", " a", "a\x00b"):
-        assert [violation.property for violation in validate_queue(replace(QUEUE, name=name), RELAXED)] == ["Name"]
+        assert [violation.property for violation in queue_violations(replace(QUEUE, name=name), RELAXED)] == ["Name"]
 
 
 def test_a_subscription_or_rule_name_holds_50_characters_and_no_slash() -> None:
     for name, is_allowed in (("s" * 50, True), ("s" * 51, False), ("a/b", False), ("$Default", True), ("", False)):
         subscription = SubscriptionDescription("t", name)
-        assert (validate_subscription(subscription, STANDARD) == []) is is_allowed
-        assert (validate_rule(RuleDescription(name), STANDARD) == []) is is_allowed
+        assert (subscription_violations(subscription, STANDARD) == []) is is_allowed
+        assert (rule_violations(RuleDescription(name), STANDARD) == []) is is_allowed
 
 
 # ---------------------------------------------------------------- rules
@@ -258,7 +260,7 @@ def test_a_subscription_or_rule_name_holds_50_characters_and_no_slash() -> None:
     ],
 )
 def test_a_rule_is_checked_for_length_and_emptiness(rule: RuleDescription, expected: list[str]) -> None:
-    assert [violation.property for violation in validate_rule(rule, STANDARD)] == expected
+    assert [violation.property for violation in rule_violations(rule, STANDARD)] == expected
 
 
 def _properties(count: int, text: str = "x") -> dict[str, PropertyValue]:
@@ -273,7 +275,7 @@ def test_a_rule_has_so_many_properties_words_and_bytes_in_every_profile(limits: 
         CorrelationFilter(properties=_properties(1, "x" * (size - 6))),
         SqlFilter("a = 1", _properties(count)),
     ):
-        assert validate_rule(RuleDescription("r", small), limits) == []
+        assert rule_violations(RuleDescription("r", small), limits) == []
     too_many = f"{count + 1} entries long"
     words = " " * 5 + "1," * (tokens // 2) + "1" * (1 + tokens % 2)
     for large, violation in (
@@ -286,13 +288,13 @@ def test_a_rule_has_so_many_properties_words_and_bytes_in_every_profile(limits: 
         ),
         (SqlFilter(words), ("SqlExpression", f"{tokens + 1} words, signs and literals long")),
     ):
-        found = [(each.property, each.value) for each in validate_rule(RuleDescription("r", large), limits)]
+        found = [(each.property, each.value) for each in rule_violations(RuleDescription("r", large), limits)]
         assert violation in found
 
 
 def test_a_literal_counts_once_however_long() -> None:
     text = "a = 'x'" + " OR a = '" + "it''s long, isn''t it? " * 2_000 + "'"
-    assert validate_rule(RuleDescription("r", SqlFilter(text), "SET a = 1"), RELAXED) == []
+    assert rule_violations(RuleDescription("r", SqlFilter(text), "SET a = 1"), RELAXED) == []
 
 
 # ---------------------------------------------------------------- partitions and sizes
@@ -300,7 +302,7 @@ def test_a_literal_counts_once_however_long() -> None:
 
 def test_p02_a_standard_namespace_holds_partitioned_and_unpartitioned_entities() -> None:
     partitioned = replace(QUEUE, enable_partitioning=True)
-    assert validate_queue(QUEUE, STANDARD) == validate_queue(partitioned, STANDARD) == []
+    assert queue_violations(QUEUE, STANDARD) == queue_violations(partitioned, STANDARD) == []
     assert (partitions_of(QUEUE, STANDARD), partitions_of(partitioned, STANDARD)) == (1, 16)
 
 
@@ -309,15 +311,15 @@ def test_p03_a_partitioned_premium_namespace_takes_partitioned_entities_only(cou
     limits = limits_for(Profile.PREMIUM, count)
     partitioned = replace(QUEUE, enable_partitioning=True)
     assert limits.partitioning is Partitioning.ALWAYS
-    assert validate_queue(partitioned, limits) == []
+    assert queue_violations(partitioned, limits) == []
     assert partitions_of(partitioned, limits) == count
-    assert [violation.property for violation in validate_queue(QUEUE, limits)] == ["EnablePartitioning"]
+    assert [violation.property for violation in queue_violations(QUEUE, limits)] == ["EnablePartitioning"]
 
 
 def test_p03_an_unpartitioned_premium_namespace_takes_unpartitioned_entities_only() -> None:
-    assert validate_queue(QUEUE, PREMIUM) == []
+    assert queue_violations(QUEUE, PREMIUM) == []
     partitioned = replace(QUEUE, enable_partitioning=True)
-    assert [violation.property for violation in validate_queue(partitioned, PREMIUM)] == ["EnablePartitioning"]
+    assert [violation.property for violation in queue_violations(partitioned, PREMIUM)] == ["EnablePartitioning"]
 
 
 @pytest.mark.parametrize(("profile", "count"), [(Profile.PREMIUM, 3), (Profile.STANDARD, 2), (Profile.PREMIUM, 0)])
@@ -336,9 +338,9 @@ def test_p04_a_partitioned_queue_of_5_gb_per_partition_is_shown_with_80_gb() -> 
 def test_p04_premium_offers_sizes_up_to_80_gb() -> None:
     sizes = [1, 2, 3, 4, 5, 10, 20, 40, 80]
     assert [
-        violation for size in sizes for violation in validate_queue(replace(QUEUE, max_size_mb=size * 1024), PREMIUM)
+        violation for size in sizes for violation in queue_violations(replace(QUEUE, max_size_mb=size * 1024), PREMIUM)
     ] == []
-    assert len(validate_queue(replace(QUEUE, max_size_mb=6 * 1024), PREMIUM)) == 1
+    assert len(queue_violations(replace(QUEUE, max_size_mb=6 * 1024), PREMIUM)) == 1
 
 
 @pytest.mark.parametrize(
@@ -371,10 +373,10 @@ def test_p04_an_update_that_echoes_the_size_that_it_was_shown_changes_nothing(li
 def test_p05_a_message_in_a_partitioned_premium_namespace_is_at_most_1_mb() -> None:
     limits = limits_for(Profile.PREMIUM, 2)
     large = replace(QUEUE, max_message_bytes=2 * MIB)
-    assert validate_queue(large, PREMIUM) == []
+    assert queue_violations(large, PREMIUM) == []
     assert message_bytes_max(large, PREMIUM) == 2 * MIB
     partitioned = replace(large, enable_partitioning=True)
-    assert [violation.property for violation in validate_queue(partitioned, limits)] == ["MaxMessageSizeInKilobytes"]
+    assert [violation.property for violation in queue_violations(partitioned, limits)] == ["MaxMessageSizeInKilobytes"]
     assert message_bytes_max(partitioned, limits) == MIB
     assert message_bytes_max(QUEUE, STANDARD) == 256 * 1024
 
@@ -474,4 +476,4 @@ def test_what_names_itself_is_found_in_any_spelling() -> None:
     assert forwards_to_itself(queue, "a/Q") == [
         Violation("ForwardTo", "'sb://host:5671/A%2Fq'", "another entity than this one")
     ]
-    assert validate_queue(queue, STANDARD) == []
+    assert queue_violations(queue, STANDARD) == []

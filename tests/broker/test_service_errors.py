@@ -119,7 +119,7 @@ TEXTS: list[tuple[Callable[[], BrokerError], str, str, str]] = [
         "own",
     ),
     (
-        lambda: say.dead_letter_locked(7),
+        lambda: say.dead_letter_locked_by_receiver(7),
         "com.microsoft:message-lock-lost",
         "Message 7 is locked by a receiver of the dead-letter queue.",
         "own",

@@ -11,7 +11,7 @@ from emubus.broker.clock import Clock
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.web.messages import sessions
 from emubus.web.messages.sessions import HeldSessions, accepted
-from emubus.web.messages.verbs import Acting, Plan, Verb
+from emubus.web.messages.verbs import Plan, PlanRun, Verb
 
 from ..broker.driving import encoded
 from ..broker.namespace import _brokers_stop, brokers_stop, loop_turns, open_broker, send
@@ -75,13 +75,13 @@ async def test_a_job_leaves_out_a_session_that_it_could_not_hold_at_first(clock:
         await Overview(broker).messages(broker.find("s")[0], SubQueue.ACTIVE, first=0, count=9, bytes_max=9_999)
     ).messages
     client = await accepted(broker, "s", "b", client="orders", detached=lambda _: None)
-    acting = Acting(broker, plan)
+    plan_run = PlanRun(broker, plan)
     refusal = "its session 'b' is held by orders"
-    assert await acting.carry_out(batch[:2]) == {2: refusal}
+    assert await plan_run.carry_out(batch[:2]) == {2: refusal}
     assert holders(broker, "a", "b") == ["a job of the web page or the control API (delete)", "orders"]
     client.close()
     await loop_turns(20)
-    assert await acting.carry_out(batch[2:]) == {4: refusal}
-    acting.close()
+    assert await plan_run.carry_out(batch[2:]) == {4: refusal}
+    plan_run.close()
     await loop_turns(20)
     assert holders(broker, "a", "b") == [None, None]

@@ -25,7 +25,7 @@ from ...broker.clock import Clock
 from ...broker.errors import BrokerError, Condition
 from ...broker.model.descriptions import entity_key
 from .filter import MessageFilter
-from .verbs import GONE, Acting, Failures, Plan
+from .verbs import GONE, Failures, Plan, PlanRun
 
 AT_ONCE: Final = 50
 AT_ONCE_BYTES: Final = 2 << 20
@@ -153,27 +153,27 @@ class Jobs:
 
         BrokerError: not-found, not-allowed (also while another job of the entity runs), resource-limit-exceeded.
         """
-        acting = Acting(self._broker, plan)
+        plan_run = PlanRun(self._broker, plan)
         known = self.of(plan.path)
         if known is not None and known.is_running:
-            raise BrokerError(Condition.NOT_ALLOWED, f"A job of '{acting.entity.path}' is running: stop it, or wait.")
+            raise BrokerError(Condition.NOT_ALLOWED, f"A job of '{plan_run.entity.path}' is running: stop it, or wait.")
         if len(self._tasks) >= RUNNING_MAX:
             raise BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, f"{RUNNING_MAX} jobs are running: stop one, or wait.")
-        extents = await acting.entity.extents(plan.sub_queue)
+        extents = await plan_run.entity.extents(plan.sub_queue)
         self._last_number += 1
-        target = None if acting.target is None else acting.target.path
+        target = None if plan_run.target is None else plan_run.target.path
         job = Job(
             self._last_number,
-            replace(plan, path=acting.entity.path),
+            replace(plan, path=plan_run.entity.path),
             target,
-            self._count(acting.entity, plan.sub_queue) if selection.numbers is None else len(selection.numbers),
+            self._count(plan_run.entity, plan.sub_queue) if selection.numbers is None else len(selection.numbers),
             selection.is_filtered,
             self._clock.now_ms(),
         )
         self._keep(job)
         # Messages that come from now on have higher numbers, those that the job sends included.
         ends = [None if each is None else each.next_sequence_number for each in extents]
-        task = asyncio.create_task(self._run(job, acting, selection, ends), name=f"job {job.number}")
+        task = asyncio.create_task(self._run(job, plan_run, selection, ends), name=f"job {job.number}")
         self._tasks[job.number] = task
         task.add_done_callback(lambda _: self._tasks.pop(job.number, None))
         await self.wait(job, wait_ms)
@@ -204,19 +204,19 @@ class Jobs:
         for number in ended[: len(self._known) - KEPT_MAX]:
             del self._known[number]
 
-    async def _run(self, job: Job, acting: Acting, selection: Selection, ends: Sequence[int | None]) -> None:
+    async def _run(self, job: Job, plan_run: PlanRun, selection: Selection, ends: Sequence[int | None]) -> None:
         state, error = JobState.FAILED, "The server stopped it."
         try:
-            batches = _Batches(self._broker, acting.entity, job, selection, ends)
+            batches = _Batches(self._broker, plan_run.entity, job, selection, ends)
             async for batch in batches.all():
-                job.count([each.sequence_number for each in batch], await acting.carry_out(batch))
+                job.count([each.sequence_number for each in batch], await plan_run.carry_out(batch))
                 if job.is_stopping:
                     break
             state, error = JobState.STOPPED if job.is_stopping else JobState.DONE, batches.left_out
         except BrokerError as refusal:
             error = refusal.description
         finally:
-            acting.close()
+            plan_run.close()
             job.end(state, self._clock.now_ms(), error or None)
 
 

@@ -23,7 +23,7 @@ from ..single_send import send_each
 from .annotations import STATES
 from .jobs import Selection
 from .json_lines import line_of, message_of
-from .verbs import Acting, Plan, Verb
+from .verbs import Plan, PlanRun, Verb
 
 JSON_LINES: Final = "application/jsonl"
 AT_ONCE: Final = 50
@@ -140,7 +140,7 @@ async def _send(broker: Broker, entity: Entity, batch: list[tuple[int, bytes, st
             if state == _DEFERRED and not isinstance(entity.description, TopicDescription):
                 deferred[each] = line
     if deferred:
-        acting = Acting(broker, Plan(Verb.DEFER, entity.path, SubQueue.ACTIVE))
-        failures = await acting.carry_out([Seen(0, number, b"", None) for number in deferred])
+        plan_run = PlanRun(broker, Plan(Verb.DEFER, entity.path, SubQueue.ACTIVE))
+        failures = await plan_run.carry_out([Seen(0, number, b"", None) for number in deferred])
         for number, reason in failures.items():
             result.failed(deferred[number], f"it was sent, but is not deferred: {reason}")

@@ -79,7 +79,7 @@ class Plan:
     description: str | None = None
 
 
-class Acting:
+class PlanRun:
     """Carries out one plan. BrokerError (not-found, not-allowed) for a plan that does not fit the entity."""
 
     def __init__(self, broker: Broker, plan: Plan) -> None:
@@ -142,7 +142,7 @@ class Acting:
         return {number: error.description for number, error in answer.items() if error is not None}
 
     async def _move(self, batch: Sequence[Seen]) -> Failures:
-        locked, failures = await self._lock(batch)
+        locked, failures = await self._lock_batch(batch)
         waiting = {seen.sequence_number: seen for seen in batch if state_of(seen.encoded) == SCHEDULED}
         there = {number: each.payload for number, each in locked.items()}
         there |= {number: seen.encoded for number, seen in waiting.items() if number not in locked}
@@ -176,12 +176,12 @@ class Acting:
 
     async def _end(self, batch: Sequence[Seen], outcome: Outcome) -> Failures:
         """Lock messages and settle them, each by itself."""
-        locked, held = await self._lock(batch)
+        locked, held = await self._lock_batch(batch)
         failures = await self._settle(locked, outcome)
         await self._release([locked[number] for number in failures])
         return {number: NOT_FREE for number in _numbers(batch) if number not in locked} | held | failures
 
-    async def _lock(self, batch: Sequence[Seen]) -> tuple[dict[int, Delivery], Failures]:
+    async def _lock_batch(self, batch: Sequence[Seen]) -> tuple[dict[int, Delivery], Failures]:
         """Lock messages; those that are locked now, and why the sessions of others can't be."""
         if self._locks_sessions:
             there = [seen for seen in batch if state_of(seen.encoded) != SCHEDULED]
