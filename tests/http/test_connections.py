@@ -18,7 +18,8 @@ from emubus.broker.clock import Clock
 from emubus.listener import ACCEPT_PAUSE_MS, SPEAK_WAIT_MS, Listener
 from emubus.server import Server
 from emubus.tls import ca_file
-from emubus.web.limits import IDLE_MS
+from emubus.web.limits import IDLE_MS, STRANGER_CHUNK_BYTES
+from emubus.web.masking import MaskGuard
 from emubus.web.transport.connection import STALL_MS
 
 from ..broker.namespace import loop_turns
@@ -252,6 +253,33 @@ async def test_a_stop_ends_websockets_in_good_order(server: Server) -> None:
         assert set(kinds) <= {aiohttp.WSMsgType.BINARY}
         assert tunnel.close_code == aiohttp.WSCloseCode.OK
         await asyncio.wait_for(stop, WAIT_S)
+
+
+async def test_what_comes_right_behind_a_stranger_s_upgrade_is_handled_in_chunks_and_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chunks: list[int] = []
+    feed_data = MaskGuard.feed_data
+
+    def noted(guard: MaskGuard, data: bytes) -> tuple[bool, bytes]:
+        chunks.append(len(data))
+        return feed_data(guard, data)
+
+    monkeypatch.setattr(MaskGuard, "feed_data", noted)
+    pings = [b"%05d" % number for number in range(4_000)]
+    behind = b"".join(b"\x89\x85" + bytes(4) + ping for ping in pings)
+    async with running(tmp_path, auth="sas") as server, line(server) as client:
+        client.say(
+            f"GET {WEBSOCKET} HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+            "Sec-WebSocket-Protocol: AMQPWSB10\r\n\r\n".encode()
+            + behind
+        )
+        async with asyncio.timeout(WAIT_S):
+            await client.reader.readuntil(b"\r\n\r\n")
+            assert [(await client.reader.readexactly(7))[2:] for _ in pings] == pings
+    assert max(chunks) <= STRANGER_CHUNK_BYTES
+    assert sum(chunks) == len(behind)
 
 
 # ---------------------------------------------------------------- what is no request

@@ -162,16 +162,20 @@ class HttpConnection(web.RequestHandler):
     def data_received(self, data: bytes) -> None:
         """Take bytes of requests or of a WebSocket; they are handled in this connection's turns."""
         self._heard = True
-        if not self._unhandled and data:
-            self._unhandled = data
-            self._turns.take(self)
-        elif data:
-            self._unhandled += data
+        if data:
+            self._await_turn(self._unhandled, data)
         else:
             super().data_received(data)  # a call of aiohttp, to go on with its own buffer
         if len(self._unhandled) > UNHANDLED_BYTES_MAX and self._socket is not None:
             self._is_held = True
             self._socket.pause_reading()
+
+    def _await_turn(self, first: bytes, then: bytes) -> None:
+        """Handle these bytes, one part of which may be the unhandled input, in this connection's turns."""
+        awaits_turn = bool(self._unhandled)
+        self._unhandled = first + then
+        if self._unhandled and not awaits_turn:
+            self._turns.take(self)
 
     @property
     def is_stranger(self) -> bool:
@@ -232,9 +236,11 @@ class HttpConnection(web.RequestHandler):
     # ---- calls of aiohttp
 
     def set_parser(self, parser: WebSocketReader, data_received_cb: Callable[[], None] | None = None) -> None:
-        """The connection becomes a WebSocket."""
+        """The connection becomes a WebSocket; what came behind the request waits for its turn, too."""
+        behind, self._message_tail = self._message_tail, b""
         guard = MaskGuard(parser, self._end_soon)
         super().set_parser(cast("WebSocketReader", guard), data_received_cb)
+        self._await_turn(behind, self._unhandled)
 
     def _end_soon(self) -> None:
         """Give the client a moment to read the close reason, then cut the connection."""
