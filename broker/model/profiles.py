@@ -273,15 +273,6 @@ def message_bytes_max(description: QueueDescription | TopicDescription, limits: 
     return bytes_max
 
 
-# ---------------------------------------------------------------- checks
-
-
-# ---------------------------------------------------------------- names
-
-
-# ---------------------------------------------------------------- words
-
-
 def defaults_of(kind: type[EntityDescription], limits: Limits) -> dict[str, Any]:
     """The values of a profile's defaults for a kind of entity, by the names of its fields."""
     defaults = limits.defaults

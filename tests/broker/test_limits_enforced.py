@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -28,6 +29,9 @@ from emubus.broker.model.descriptions import (
     Topology,
 )
 from emubus.broker.model.profiles import LIMITS, Limits, Profile, Range
+from emubus.config_file.cursor import ConfigFileError
+from emubus.config_file.reading import parse_config
+from emubus.config_file.writing import config_json
 from emubus.storage.memory_store import MemoryStore
 
 from ..limits_page import PAGE, page
@@ -129,6 +133,15 @@ async def too_long_rule(broker: Broker) -> None:
 
 
 CASES["rule_text_length_max"] = ({"rule_text_length_max": 3}, too_long_rule)
+OF_MESSAGES = {
+    "message_bytes_max",
+    "partitioned_message_bytes_max",
+    "batch_bytes_max",
+    "properties_bytes_max",
+    "property_bytes_max",
+    "key_length_max",
+    "messages_per_transaction_max",
+}
 COUNTED = {"receives_per_entity_max", "messages_per_delete_max", "messages_per_range_delete_max", "forward_hops_max"}
 
 
@@ -155,6 +168,18 @@ async def test_what_exceeds_a_limit_is_refused_and_passes_without(name: str) -> 
     if name not in {"message_bytes_settable", "batch_bytes_max"}:
         broker = broker_within()
         await work(broker)
+
+
+@pytest.mark.parametrize("name", sorted(CASES.keys() - OF_MESSAGES))
+async def test_what_an_administration_client_may_not_create_a_configuration_file_may_not_have(name: str) -> None:
+    changes, work = CASES[name]
+    settable = {"message_bytes_settable": Range(1, 4096)} if name == "message_bytes_settable" else {}
+    broker = broker_within(**settable)
+    await work(broker)
+    text = json.dumps(config_json("ns", [entity.description for entity in broker.entities()]))
+    parse_config(text, broker.limits)
+    with pytest.raises(ConfigFileError):
+        parse_config(text, replace(LIMITS[Profile.STANDARD], **changes))
 
 
 async def test_more_receivers_than_may_wait_are_detached_as_busy_and_others_go_on() -> None:
