@@ -29,8 +29,9 @@ from emubus.broker.model.descriptions import (
 )
 from emubus.broker.model.profiles import DAY_MS, HOUR_MS, LIMITS, Profile, limits_for
 from emubus.config_file.cursor import ConfigFileError
-from emubus.config_file.json_text import JsonNode, parse_json
 from emubus.config_file.reading import FileConfig, parse_config, read_config_file
+
+from .config_texts import ANY_JSON, complaint, config, queue_config, rule_config
 
 ROOT = Path(__file__).parents[2]
 STANDARD = LIMITS[Profile.STANDARD]
@@ -114,19 +115,6 @@ MICROSOFT_LIKE = """\
 """
 
 
-def config(namespace: dict[str, Any]) -> str:
-    return json.dumps({"UserConfig": {"Namespaces": [{"Name": "ns", **namespace}]}})
-
-
-def queue_config(**properties: object) -> str:
-    return config({"Queues": [{"Name": "q", "Properties": properties}]})
-
-
-def rule_config(**properties: object) -> str:
-    subscription = {"Name": "s", "Rules": [{"Name": "r", "Properties": properties}]}
-    return config({"Topics": [{"Name": "t", "Subscriptions": [subscription]}]})
-
-
 def the_queue(text: str, profile: Profile = Profile.STANDARD) -> QueueDescription:
     (queue,) = parse_config(text, LIMITS[profile]).topology.queues
     return queue
@@ -136,14 +124,6 @@ def the_rule(text: str) -> RuleDescription:
     (subscription,) = parse_config(text, STANDARD).topology.subscriptions
     (rule,) = subscription.rules
     return rule
-
-
-def complaint(text: str, profile: Profile = Profile.STANDARD) -> str:
-    with pytest.raises(ConfigFileError) as raised:
-        parse_config(text, LIMITS[profile])
-    message = str(raised.value)
-    assert "\n" not in message
-    return message
 
 
 # ---------------------------------------------------------------- Microsoft's format
@@ -503,32 +483,6 @@ def test_microsofts_emulator_holds_50_queues_and_topics() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", "1:1: is not JSON: expected a value, found the end of the text"),
-        ('{\n  "a": 1\n  "b": 2\n}', '3:3: is not JSON: expected "," or "}"'),
-        ('{"a" 1}', '1:6: is not JSON: expected ":" after "a"'),
-        ("{a: 1}", '1:2: is not JSON: expected a property name in double quotes, or "}"'),
-        ('{"a": 1, "a": 2}', '1:10: is not JSON: "a" is given twice'),
-        ("[1, 2", '1:6: is not JSON: expected "," or "]"'),
-        ("[1.]", "1:2: is not JSON: expected a value, found '1.'"),
-        ("[01]", "1:2: is not JSON: expected a value, found '01'"),
-        ("[nul]", "1:2: is not JSON: expected a value, found 'nul'"),
-        ("[']", '1:2: is not JSON: expected a value, found "\'"'),
-        ("{} {}", "1:4: is not JSON: unexpected text after the closing bracket"),
-        ("{ /* ", '1:3: is not JSON: a comment begins with "/*" and does not end'),
-        ('{"a', "1:2: is not JSON: unterminated string starting at"),
-        ('\r\n\r\n["\\x"]', "3:3: is not JSON: invalid \\escape"),
-        ("[" * 100, "1:66: is not JSON: nested more than 64 deep"),
-        (f"[{'9' * 5000}]", None),
-    ],
-)
-def test_what_is_not_json_is_reported_line_and_column(text: str, expected: str | None) -> None:
-    message = complaint(text)
-    assert message.startswith("Config.json:" + (expected or "1:2: is not JSON"))
-
-
 def test_a_file_that_cannot_be_read_is_reported_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigFileError, match="cannot be read: No such file"):
         read_config_file(tmp_path / "none.json", STANDARD)
@@ -538,21 +492,6 @@ def test_a_file_that_cannot_be_read_is_reported_so(tmp_path: Path) -> None:
     path.write_bytes(b'{"\xff": 1}')
     with pytest.raises(ConfigFileError, match=r"is not UTF-8 text \(byte 2\)"):
         read_config_file(path, STANDARD)
-
-
-def test_numbers_texts_and_constants_are_those_of_json() -> None:
-    values = {"a": -1, "b": 1.5e3, "c": 'ü"\\\n', "d": False, "e": 0}
-    text = rule_config(FilterType="Correlation", CorrelationFilter={"Properties": values})
-    found = the_rule(text).filter
-    assert isinstance(found, CorrelationFilter)
-    assert found.properties == values
-
-
-ANY_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-    max_leaves=5,
-)
 
 
 @given(st.text() | st.text(alphabet='{}[]",:/*\\ \n1e.-tn', max_size=30))
@@ -570,26 +509,3 @@ def test_any_value_in_any_place_is_taken_or_complained_about(place: int, value: 
     lines[index] = f"{name}: {json.dumps(value)}{',' * rest.endswith(',')}"
     with contextlib.suppress(ConfigFileError):
         parse_config("\n".join(lines), STANDARD)
-
-
-@given(ANY_JSON)
-def test_whatever_the_standard_library_writes_is_read_alike(value: object) -> None:
-    found = parse_json(json.dumps(value, indent=2))
-    assert _plain(found) == value
-
-
-def _plain(node: JsonNode) -> object:
-    if isinstance(node.value, dict):
-        return {name: _plain(each) for name, each in node.value.items()}
-    return [_plain(each) for each in node.value] if isinstance(node.value, list) else node.value
-
-
-def test_half_a_surrogate_pair_is_refused_with_its_place() -> None:
-    text = '{\n  "UserConfig": {"Namespaces": [\n    {"Name": "sbemulatorns", "Topics": [{"Name": "t\\ud83d"}]}]}}'
-    with pytest.raises(ConfigFileError) as refused:
-        parse_config(text, LIMITS[Profile.RELAXED])
-    assert str(refused.value) == (
-        "Config.json:3:50: is not JSON: a lone surrogate (\\ud800 to \\udfff) is not a character"
-    )
-    whole = parse_config(text.replace("\\ud83d", "\\ud83d\\ude80"), LIMITS[Profile.RELAXED])
-    assert whole.topology.topics[0].name == "t🚀"
