@@ -52,6 +52,9 @@ STRIKES: Final[Mapping[FaultKind, tuple[FaultOperation, ...]]] = {
 }
 """The operations that each kind can hit."""
 
+DELAYING: Final = (FaultKind.DELAYED_CONFIRMATION,)
+"""The kinds that have a delay; for others it is ignored."""
+
 
 @dataclass(slots=True)
 class Fault:
@@ -101,6 +104,7 @@ class FaultTable:
     ) -> Fault:
         """Set a fault for `count` times, None until it is cleared; without `operations` for all that it can hit.
 
+        `delay_ms` is for the kinds in `DELAYING`; others have none.
         Raises BrokerError: argument-error for an operation that the kind can't hit, resource-limit-exceeded.
         """
         impossible = [each.value for each in operations if each not in STRIKES[kind]]
@@ -112,6 +116,7 @@ class FaultTable:
         if len(self._faults) >= FAULTS_MAX:
             raise BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, f"At most {FAULTS_MAX} faults can be set at a time.")
         self._last_number += 1
+        delay_ms = delay_ms if kind in DELAYING else 0
         fault = Fault(self._last_number, kind, entity, tuple(operations) or STRIKES[kind], count, probability, delay_ms)
         self._faults[fault.number] = fault
         if len(self._faults) == 1:

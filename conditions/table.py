@@ -25,7 +25,7 @@ from .behaviours import (
     tokens,
     transactions,
 )
-from .fault_table import STRIKES, FaultKind
+from .fault_table import DELAYING, STRIKES, FaultKind
 
 _FAULTS: Final[Mapping[FaultKind, tuple[str, str]]] = {
     FaultKind.SERVER_BUSY: ("The operation is refused.", "`com.microsoft:server-busy`, error code 50009"),
@@ -118,7 +118,7 @@ def _rows() -> tuple[Row, ...]:
             "entity",
             wire,
             "wire contract",
-            (_DELAY,) if kind is FaultKind.DELAYED_CONFIRMATION else (),
+            (_DELAY,) if kind in DELAYING else (),
             way=Way.FAULT,
         )
         for kind, (about, wire) in _FAULTS.items()

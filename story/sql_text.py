@@ -6,6 +6,7 @@ Knows how each node of the syntax tree is written. Does not evaluate. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import assert_never
 
 from ..broker.rules.sql import syntax
 
@@ -74,10 +75,8 @@ def names_in(node: Node) -> Iterator[syntax.Property]:
     match node:
         case syntax.SystemName() | syntax.UserName():
             yield node
-        case syntax.Signed(_, operand):
-            yield from names_in(operand)
-        case syntax.PropertyCall(argument):
-            yield from names_in(argument)
+        case syntax.Signed(_, inner) | syntax.PropertyCall(inner) | syntax.Not(inner):
+            yield from names_in(inner)
         case syntax.Chain(first, rest):
             for each in (first, *(operand for _, operand in rest)):
                 yield from names_in(each)
@@ -90,10 +89,10 @@ def names_in(node: Node) -> Iterator[syntax.Property]:
                 yield from names_in(each)
         case syntax.Like(left, pattern):
             yield from (*names_in(left), *names_in(pattern))
-        case syntax.Not(operand):
-            yield from names_in(operand)
         case syntax.All(items) | syntax.AnyOf(items):
             for item in items:
                 yield from names_in(item)
-        case _:
+        case syntax.Constant() | syntax.Parameter() | syntax.NewId():
             pass
+        case _:
+            assert_never(node)

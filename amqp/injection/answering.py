@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import Final, assert_never
 
 from ...broker import service_errors
 from ...broker.api import Abandon
@@ -62,8 +62,10 @@ class FaultyAnswer:
             case Effect.LIMIT:
                 body = request.body if isinstance(request.body, dict) else {}
                 request = replace(request, body={**body, "message-count": strike.count})
+            case Effect.DELAY | Effect.FORGET | Effect.FORGET_AND_CUT | Effect.FORGET_AND_DETACH:
+                pass  # it is done first
             case _:
-                pass
+                assert_never(strike.effect)
         response = await self._inner(request, bytes_max)
         return await self._after(strike, response)
 

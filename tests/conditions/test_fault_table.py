@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from emubus.broker.errors import BrokerError, Condition
-from emubus.conditions.fault_table import FAULTS_MAX, STRIKES, FaultKind, FaultOperation, FaultTable
+from emubus.conditions.fault_table import DELAYING, FAULTS_MAX, STRIKES, FaultKind, FaultOperation, FaultTable
+from emubus.conditions.strikes import Effect, Strike
 
 SEND, SETTLE = FaultOperation.SEND, FaultOperation.SETTLE
 
@@ -13,6 +14,17 @@ SEND, SETTLE = FaultOperation.SEND, FaultOperation.SETTLE
 def test_every_kind_can_strike_something() -> None:
     assert set(STRIKES) == set(FaultKind)
     assert all(STRIKES.values())
+
+
+@pytest.mark.parametrize("kind", FaultKind)
+def test_only_the_kinds_that_delay_have_a_delay(kind: FaultKind) -> None:
+    fault = FaultTable(lambda: None).add(kind, delay_ms=1_000)
+    assert fault.delay_ms == (1_000 if kind in DELAYING else 0)
+
+
+@pytest.mark.parametrize("effect", Effect)
+def test_every_effect_has_words(effect: Effect) -> None:
+    assert Strike(effect).what
 
 
 def test_a_fault_strikes_its_entity_and_its_operations_until_it_is_used_up() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ....broker.errors import Condition
-from ....conditions.fault_table import STRIKES, Fault, FaultKind, FaultOperation
+from ....conditions.fault_table import DELAYING, STRIKES, Fault, FaultKind, FaultOperation
 from ...json_object import JsonObject
 from ..endpoints import ControlCall, ControlRefusal, Endpoint
 from ..message_json import NUMBER_MAX
@@ -46,7 +46,7 @@ FAULT_FIELDS: Final = {
     ),
     "count": default(nullable(integer("Number of times it applies; null: until it is cleared.", 1, 1_000_000)), None),
     "probability": default(number("Probability, each time.", 0, 1), 1),
-    "delay_ms": default(integer("delayed-confirmation: delay of the confirmation.", 0, DURATION_MS_MAX), 1_000),
+    "delay_ms": default(integer(f"{', '.join(DELAYING)}: delay of the confirmation.", 0, DURATION_MS_MAX), 1_000),
 }
 FAULT: Final = named(
     "Fault",
@@ -147,7 +147,7 @@ async def add_fault(call: ControlCall) -> object:
         operations=operations,
         count=body.optional("count", int),
         probability=body.number("probability"),
-        delay_ms=body.one("delay_ms", int) if kind is FaultKind.DELAYED_CONFIRMATION else 0,
+        delay_ms=body.one("delay_ms", int),
     )
     return _fault(fault)
 

@@ -114,7 +114,7 @@ def add_fault(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--count", type=count_of, metavar="N", help="how often; default: until it is cleared")
     parser.add_argument("--probability", type=float, default=1.0, metavar="P", help="each time, from 0 to 1 (1)")
-    parser.add_argument("--delay", type=span_ms, default=1_000, metavar="SPAN", help="of a delayed-confirmation (1s)")
+    parser.add_argument("--delay", type=span_ms, default=1_000, metavar="SPAN", help="of confirmations (1s)")
     _add_common(parser)
     parser.set_defaults(run=_fault)
 
