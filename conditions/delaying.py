@@ -6,12 +6,15 @@ Knows when to have receivers ask again. Does not know why a message is late. Own
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ..broker.address import SubQueue
 from ..broker.api import NO_CUT, LockCut
 from ..broker.broker import Broker
 from ..broker.clock import Clock, Timer
-from .behaviour import Behaviour
+
+if TYPE_CHECKING:
+    from .behaviour import Behaviour
 
 
 class Delaying:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
@@ -19,13 +19,15 @@ from ..broker.broker import Broker
 from ..broker.clock import Clock
 from ..broker.errors import BrokerError
 from ..broker.errors import Condition as ErrorCondition
-from .behaviour import Behaviour, Circumstances, Row, Shared, Value
 from .bucket import Bucket
 from .chance import Stream
-from .condition import Condition, Planned
 from .delaying import Delaying
 from .network import Network
 from .strikes import AdminRefusal, AdminRequest, Attempt, Passing, Strike, TlsFailure
+
+if TYPE_CHECKING:
+    from .behaviour import Behaviour, Row, Shared, Value
+    from .condition import Condition
 
 CONDITIONS_MAX: Final = 100
 ENDED_MAX: Final = 100
@@ -92,7 +94,9 @@ class Conditions:
         if len(self._conditions) >= CONDITIONS_MAX:
             text = f"At most {CONDITIONS_MAX} conditions can be on at a time."
             raise BrokerError(ErrorCondition.RESOURCE_LIMIT_EXCEEDED, text)
-        from .presets import PRESETS  # not needed for a start, as the table
+        from .behaviour import Shared  # not needed for the start of a server, as the condition and the presets
+        from .condition import Condition
+        from .presets import PRESETS
 
         found = _behaviours_of(name, values or {})
         preset, now = PRESETS.get(name), self._clock.now_ms()
@@ -148,6 +152,9 @@ class Conditions:
         return len(numbers)
 
     def _made(self, condition: Condition, row: Row, values: Mapping[str, Value], shared: Shared) -> Behaviour:
+        from .behaviour import Circumstances
+        from .condition import Planned
+
         assert row.make is not None
         chance = Stream(condition.seed, row.name)
 

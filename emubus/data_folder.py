@@ -56,6 +56,7 @@ from .storage import (
     replace_file,
     replay,
     sync_file,
+    sync_store,
     write_manifest,
 )
 
@@ -64,7 +65,7 @@ PART_FILES: Final = frozenset({DATA_FILE, LOCK_FILE, "lock.mdb"})
 CHECKSUM_BYTES_MAX: Final = 64 << 20
 """Up to this size of all parts together a stop keeps their checksums, and a start verifies them: 0.1 s."""
 
-MARKING_THREADS: Final = 4
+SYNCING_THREADS: Final = 4
 JUST_MADE: Final = frozenset({FolderState.MAKING, FolderState.EMPTYING})
 """States of the manifest of parts that this start has made."""
 
@@ -205,14 +206,19 @@ class DataFolder(FolderView):
 
     @staticmethod
     def _mark_all(manifest: Manifest, place: Path, *, create: bool = False) -> None:
-        """Mark the parts in folder `place`, all at a time: each waits for the disk. StoreError, OSError."""
+        """Mark the parts in folder `place`, durably. Waits for the disk with several at a time. StoreError, OSError."""
 
         def mark(name: str) -> None:
             content = manifest.mark(name, whole=name == CATALOG_FOLDER)
             mark_store(place / name, tables_of(name), content, create=create)
 
-        with ThreadPoolExecutor(MARKING_THREADS) as pool:
-            list(pool.map(mark, manifest.parts))
+        with ThreadPoolExecutor(SYNCING_THREADS) as pool:
+            if create:  # threads would only wait for each other before there is something to sync
+                for name in manifest.parts:
+                    mark(name)
+                list(pool.map(sync_store, [place / name for name in manifest.parts]))
+            else:
+                list(pool.map(mark, manifest.parts))
 
     def _parts_now(self, manifest: Manifest) -> dict[str, Part]:
         """The parts, just marked, with their last transactions."""

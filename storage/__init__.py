@@ -62,7 +62,7 @@ from .journal.reading import Entry, read_journal
 from .journal.replay import RowsWithJournal, replay
 from .lmdb_reading import DATA_FILE, StoreReader, check_file, file_problems
 from .manifest import MANIFEST_FILE, NEW_MANIFEST_FILE, FolderState, Manifest, Part, read_manifest, write_manifest
-from .opening import mark_store, open_store
+from .opening import mark_store, open_store, sync_store
 
 __all__ = [
     "DATA_FILE",
@@ -107,5 +107,6 @@ __all__ = [
     "replace_file",
     "replay",
     "sync_file",
+    "sync_store",
     "write_manifest",
 ]

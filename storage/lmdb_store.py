@@ -187,14 +187,13 @@ class LmdbStore(StoreWithoutJournal):
         return copy
 
     def write_mark(self, mark: bytes) -> None:
-        """Store the file's mark, and this release's format version. StoreError."""
+        """Store the file's mark and this release's format version, in a commit. StoreError."""
         env = self._usable()
         try:
             with env.begin(write=True) as txn:
                 meta = env.open_db(META, txn)
                 txn.put(FORMAT_KEY, str(FORMAT_VERSION).encode(), db=meta)
                 txn.put(MARK_KEY, mark, db=meta)
-            env.sync(True)
         except lmdb.Error as error:
             raise self.store_error("can't mark it", error) from error
 

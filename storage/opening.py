@@ -9,6 +9,7 @@ from .contract import MAP_BYTES_MAX, Durability, Store, no_failpoint
 from .copying import sync_file
 from .journal.journal import Journal
 from .journal.journaled_store import JournaledStore
+from .lmdb_reading import DATA_FILE
 from .lmdb_store import LmdbStore
 
 
@@ -26,7 +27,7 @@ def open_store(
     """Open the store in folder `path`; `path` may be None for Durability.NONE only.
 
     `create`: make the folder and the file in it if they are missing; otherwise a missing file is an error.
-    `synced`: the file is on the disk as it is, because `mark_store` has just synced it.
+    `synced`: the file is on the disk as it is, because `mark_store` or `sync_store` has just synced it.
     `journal`: with Durability.FULL, where its small batches go first; its name there is that of its folder.
     `tables`: names without spaces; must include all tables that the store has, and may add new ones.
     `map_bytes_max`: limit of its map, and so of its file. Raises StoreError (in use, unknown format,
@@ -46,14 +47,19 @@ def open_store(
 
 
 def mark_store(path: Path, tables: Sequence[str], mark: bytes, *, create: bool = False) -> None:
-    """Give the store in folder `path` a mark that identifies it, durably; `create` as in `open_store`.
+    """Give the store in folder `path` a mark that identifies it, and this release's format version.
 
-    Also sets this release's format version. StoreError, OSError.
+    It is durable when this returns. With `create` the store is made, and is durable after `sync_store`: a part of a
+    new store may be lost, but rows of an old one must never be behind a root that came to the disk first. StoreError.
     """
-    store = LmdbStore(path, tables, Durability.PROCESS, create=create)
+    store = LmdbStore(path, tables, Durability.PROCESS if create else Durability.FULL, create=create)
     try:
-        store.write_mark(mark)  # which syncs all of the file, at once
-        if create:
-            sync_file(path)
+        store.write_mark(mark)
     finally:
         store.close()
+
+
+def sync_store(path: Path) -> None:
+    """Make the closed store in folder `path` durable. OSError."""
+    sync_file(path / DATA_FILE)
+    sync_file(path)

@@ -24,7 +24,7 @@ from emubus.broker.model.catalog import CatalogError
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.data_folder import DataFolder, read_namespace
 from emubus.server import StartError, own_folder
-from emubus.storage import FolderState, StoreError, mark_store, read_manifest, write_manifest
+from emubus.storage import FolderState, Manifest, StoreError, mark_store, read_manifest, sync_store, write_manifest
 from emubus.testing import EmubusServer
 
 from .folders import small
@@ -43,6 +43,7 @@ def kill_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
     kill = Kill()
     counted = kill.counted
     monkeypatch.setattr(data_folder, "mark_store", counted(mark_store))
+    monkeypatch.setattr(data_folder, "sync_store", counted(sync_store))
     monkeypatch.setattr(data_folder, "write_manifest", counted(write_manifest))
     monkeypatch.setattr(shutil, "rmtree", counted(shutil.rmtree))
     yield kill.arm
@@ -385,3 +386,22 @@ def test_the_catalog_error_is_no_traceback_for_route(small_folders: Path, tmp_pa
     small.put_row(data, "namespace", "entities", b"qx", b"{}")
     with pytest.raises(CatalogError, match="namespace: row b'qx' of table 'entities' can't be read"):
         read_namespace(data)
+
+
+def test_new_parts_are_on_the_disk_before_the_manifest_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+
+    def write(folder: Path, manifest: Manifest) -> None:
+        steps.append(manifest.state.value)
+        write_manifest(folder, manifest)
+
+    def sync(folder: Path) -> None:
+        steps.append(folder.name)
+        sync_store(folder)
+
+    monkeypatch.setattr(data_folder, "write_manifest", write)
+    monkeypatch.setattr(data_folder, "sync_store", sync)
+    owned = DataFolder(tmp_path / "data", "test")
+    owned.prepare(2)
+    owned.release()
+    assert (steps[0], sorted(steps[1:4]), steps[4:]) == ("making", PARTS, ["open", "closed"])

@@ -18,6 +18,7 @@ FOR_SQL = ("emubus.broker.rules.sql", "lark")
 FOR_CERTIFICATES = ("cryptography", "trustme")
 UNUSED = (
     "emubus.broker.admin.verify",
+    "emubus.conditions.behaviour",
     "opentelemetry",
     "rich.console",
 )  # structlog would import rich for a format that is not ours

@@ -27,6 +27,7 @@ from emubus.storage import (
     read_manifest,
     replay,
     sync_file,
+    sync_store,
     write_manifest,
 )
 from emubus.storage.journal.journaled_store import JournaledStore
@@ -43,7 +44,7 @@ def kill_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
     """Die before the n-th change of a folder or its journals."""
     kill = Kill()
     counted = kill.counted
-    for each in (mark_store, write_manifest, replay, Journal, sync_file):
+    for each in (mark_store, sync_store, write_manifest, replay, Journal, sync_file):
         monkeypatch.setattr(data_folder, each.__name__, counted(each))
     monkeypatch.setattr(DataFolder, "_drop_journals", counted(DataFolder._drop_journals))
     monkeypatch.setattr(Path, "unlink", counted(Path.unlink))

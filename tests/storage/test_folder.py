@@ -8,11 +8,22 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import pytest
 
-from emubus.storage import Durability, FolderLock, Store, StoreError, StoreFailed, copy_files, open_store
+from emubus.storage import (
+    Durability,
+    FolderLock,
+    Store,
+    StoreError,
+    StoreFailed,
+    copy_files,
+    mark_store,
+    open_store,
+    sync_store,
+)
 
 OpenStore = Callable[..., Store]
 
@@ -242,3 +253,34 @@ def test_opening_and_closing_a_store_writes_nothing(open_lmdb: OpenStore, tmp_pa
     before = (tmp_path / "store" / "data.mdb").read_bytes()
     open_lmdb().close()
     assert (tmp_path / "store" / "data.mdb").read_bytes() == before
+
+
+def test_the_mark_of_a_store_with_rows_waits_for_pages_before_their_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_store(tmp_path, ["rows"], Durability.FULL).close()
+    opened: list[tuple[object, object]] = []
+    open_environment = lmdb.open
+
+    def noted(*arguments: Any, **options: Any) -> object:
+        opened.append((options["sync"], options["metasync"]))
+        return open_environment(*arguments, **options)
+
+    monkeypatch.setattr(lmdb, "open", noted)
+    mark_store(tmp_path, ["rows"], b"mark")
+    assert opened == [(True, True)]
+
+
+def test_a_store_that_is_made_is_synced_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "store"
+    synced: list[Path] = []
+    fsync = os.fsync
+
+    def noted(fd: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{fd}").readlink())
+        fsync(fd)
+
+    mark_store(folder, ["rows"], b"mark", create=True)
+    monkeypatch.setattr(os, "fsync", noted)
+    sync_store(folder)
+    assert synced == [folder / "data.mdb", folder]
