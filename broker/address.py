@@ -9,7 +9,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
+from typing import Final
 from urllib.parse import unquote
+
+ADDRESSES_KEPT_MAX: Final = 1024
+"""Clients name the same entities in each request; so many addresses are parsed once."""
+
+KEPT_CHARS_MAX: Final = 512
+"""Longer than the address of any entity: what a client makes up is not kept."""
 
 
 class SubQueue(StrEnum):
@@ -59,6 +67,10 @@ def strip_authority(text: str) -> str:
 
 def parse_address(text: str) -> Address:
     """Split an address into entity, sub-queue and `$management`; any text gives an `Address`."""
+    return _parse(text) if len(text) > KEPT_CHARS_MAX else _parse_once(text)
+
+
+def _parse(text: str) -> Address:
     parts = strip_authority(text).split("/")
     management = len(parts) > 1 and parts[-1].lower() == "$management"
     if management:
@@ -68,3 +80,6 @@ def parse_address(text: str) -> Address:
         if len(parts) > len(suffix) and lowered[-len(suffix) :] == suffix:
             return Address("/".join(parts[: -len(suffix)]), sub_queue, management)
     return Address("/".join(parts), SubQueue.ACTIVE, management)
+
+
+_parse_once = lru_cache(ADDRESSES_KEPT_MAX)(_parse)

@@ -384,24 +384,32 @@ def set_condition(condition: Pointer, error: BrokerError) -> None:
     put_value(lib.pn_condition_info(condition), encode_map(error.info) if error.info else _EMPTY_MAP)
 
 
+def encoded_value_of(data: Pointer) -> bytes:
+    """The encoded value in one of Proton's data objects; b"" when it is empty or wasn't made."""
+    if not data:
+        return b""
+    size = lib.pn_data_encoded_size(data)
+    if size <= 0:
+        return b""
+    buffer = ffi.new("char[]", size)
+    size = lib.pn_data_encode(data, buffer, size)
+    return ffi.buffer(buffer, size)[:] if size > 0 else b""
+
+
+def decoded(encoded: bytes) -> object:
+    """The value of `encoded_value_of`; None for b"". Raises BrokerError(DECODE_ERROR)."""
+    try:
+        return decode(encoded)[0] if encoded else None
+    except DecodeError as error:
+        raise decode_refusal(error) from None
+
+
 def value_of(data: Pointer) -> object:
     """The value in one of Proton's data objects; None when it is empty or wasn't made.
 
     Raises BrokerError(DECODE_ERROR).
     """
-    if not data:
-        return None
-    size = lib.pn_data_encoded_size(data)
-    if size <= 0:
-        return None
-    buffer = ffi.new("char[]", size)
-    size = lib.pn_data_encode(data, buffer, size)
-    if size <= 0:
-        return None
-    try:
-        return decode(ffi.buffer(buffer, size)[:])[0]
-    except DecodeError as error:
-        raise decode_refusal(error) from None
+    return decoded(encoded_value_of(data))
 
 
 def _map(data: Pointer) -> dict[str, object]:

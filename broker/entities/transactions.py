@@ -284,10 +284,9 @@ class Transactions:
 
     def _add(self, transaction: Transaction, handle: PartitionHandle, operation: Operation) -> None:
         count = _message_count(operation)
-        held = sum(_message_count(each) for _, each in transaction.operations)
-        if held + count > self._operations_max:
+        if transaction.message_count + count > self._operations_max:
             raise service_errors.transaction_too_large(self._operations_max)
-        transaction.operations.append((handle, operation))
+        transaction.add(handle, operation, count)
 
     def _transfer(self, transaction: Transaction, message: Message, destination: str) -> None:
         """Add a transfer to another entity, through the outbox of the committing partition."""
