@@ -1,8 +1,9 @@
 """While a client without a key does its worst, another client's sends stay quick and the server's memory small.
 
-The one place where elapsed time is asserted, because delay is what is tested. The machine may be slow: then the limit
-is higher (`slowness`). It may be busy: the time for which the server or the watcher could run and the kernel let others
-run is not the server's doing, and is taken off. What the server's event loop computed during a send counts in any case.
+The one place where elapsed time is asserted, because delay is what is tested. The machine may be slow: then the limits
+are higher (`slowness`). It may be busy, and what the kernel does is not the server's doing: so the slowest send is
+judged by what the event loop computed during it, and the usual one by its time without the waits for a processor. The
+kernel does not count all of these (what travels between sockets waits, too), so the slowest time is only printed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -19,7 +21,8 @@ from ..rounds import rounds
 from .attacker import KINDS
 
 HERE = Path(__file__).parent
-SLOWEST_MS_MAX = 300
+COMPUTED_MS_MAX = 300
+USUAL_MS_MAX = 100
 MEMORY_MIB_MAX = 400
 SECONDS = rounds(1.0, 20.0)
 """How long each attack takes."""
@@ -89,9 +92,17 @@ def result(program: subprocess.Popen[str]) -> str:
     return output
 
 
-def slowest_ms(sends: Sends) -> float:
-    """The slowest send, without what the server and the watcher had to wait for a processor."""
-    return 1000 * max(max(each["loop_s"], each["elapsed_s"] - each["waited_s"]) for each in sends)
+def computed_ms(sends: Sends) -> float:
+    """The most that the event loop computed during a send.
+
+    While the watcher waits for a processor, the server goes on with other clients: that is taken off.
+    """
+    return 1000 * max(each["loop_s"] - each["own_waited_s"] for each in sends)
+
+
+def usual_ms(sends: Sends) -> float:
+    """How long a send usually takes, without what the server and the watcher had to wait for a processor."""
+    return 1000 * median(each["elapsed_s"] - each["server_waited_s"] - each["own_waited_s"] for each in sends)
 
 
 @pytest.fixture(scope="module")
@@ -112,9 +123,14 @@ def test_a_stranger_delays_nobody_and_fills_no_memory(server: Guarded, kind: str
     attacker = start("attacker.py", kind, server.port, SECONDS)
     sends: Sends = json.loads(result(watcher))
     done = json.loads(result(attacker))
-    elapsed_ms = round(1000 * max(each["elapsed_s"] for each in sends))
-    figures = {"slowest_ms": round(slowest_ms(sends)), "memory_mib": server.memory_mib, "elapsed_ms": elapsed_ms}
+    figures = {
+        "computed_ms": round(computed_ms(sends)),
+        "usual_ms": round(usual_ms(sends)),
+        "elapsed_ms_max": round(1000 * max(each["elapsed_s"] for each in sends)),
+        "memory_mib": server.memory_mib,
+    }
     sys.stdout.write(json.dumps({"kind": kind, **figures, "sends": len(sends), **done}) + "\n")
     assert done["connects"] > 0
-    assert figures["slowest_ms"] < SLOWEST_MS_MAX * slowness, figures
+    assert figures["computed_ms"] < COMPUTED_MS_MAX * slowness, figures
+    assert figures["usual_ms"] < USUAL_MS_MAX * slowness, figures
     assert figures["memory_mib"] < MEMORY_MIB_MAX, figures

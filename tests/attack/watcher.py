@@ -1,8 +1,8 @@
 """A client with a key that sends one message after the other: `python watcher.py PORT PID SECONDS`.
 
 Writes, as JSON, for each send: `elapsed_s`, how long it took; `loop_s`, how long the event loop of the server (process
-PID) had a processor meanwhile; `waited_s`, how long the server's threads and this process could have run meanwhile but
-were not let. The kernel counts both for each thread (`schedstat`, nanoseconds).
+PID) had a processor meanwhile; `server_waited_s` and `own_waited_s`, how long the server's threads and this process
+could have run meanwhile but were not let. The kernel counts both for each thread (`schedstat`, nanoseconds).
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Meter:
         self._threads = [each for each in Path(f"/proc/{pid}/task").iterdir() if each != self._loop]
         self._own = Path(f"/proc/self/task/{os.getpid()}")
 
-    def read(self) -> tuple[int, int]:
-        """For how long the server's loop ran, and for how long anybody waited, in nanoseconds."""
+    def read(self) -> tuple[int, int, int]:
+        """For how long the server's loop ran, its threads waited, and this process waited, in nanoseconds."""
         ran, waited = times_ns(self._loop)
-        return ran, waited + sum(times_ns(each)[1] for each in (*self._threads, self._own))
+        return ran, waited + sum(times_ns(each)[1] for each in self._threads), times_ns(self._own)[1]
 
 
 def sends(port: int, pid: int, seconds: float) -> list[dict[str, float]]:
@@ -59,12 +59,21 @@ def sends(port: int, pid: int, seconds: float) -> list[dict[str, float]]:
     found: list[dict[str, float]] = []
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        ran, waited = meter.read()
+        before = meter.read()
         started = time.monotonic()
         sender.send(Message(body=b"x" * 100))
         elapsed_s = time.monotonic() - started
-        ran_now, waited_now = meter.read()
-        found.append({"elapsed_s": elapsed_s, "loop_s": (ran_now - ran) / 1e9, "waited_s": (waited_now - waited) / 1e9})
+        loop_s, server_waited_s, own_waited_s = (
+            (now - then) / 1e9 for now, then in zip(meter.read(), before, strict=True)
+        )
+        found.append(
+            {
+                "elapsed_s": elapsed_s,
+                "loop_s": loop_s,
+                "server_waited_s": server_waited_s,
+                "own_waited_s": own_waited_s,
+            }
+        )
         pause(PAUSE_S)
     connection.close()
     return found
