@@ -32,7 +32,7 @@ dist: $(VENV)/installed ; PYTHON=$(BIN)/python release/dist $(ARGS) # wheels for
 $(BIN)/python:
 	@$(PYTHON) tests/can_build.py
 	$(PYTHON) -m venv $(VENV) && $(BIN)/pip install --quiet --upgrade pip
-$(VENV)/installed: pyproject.toml $(wildcard amqp/wire/*.c broker/message/*.c) | $(BIN)/python
+$(VENV)/installed: pyproject.toml $(wildcard amqp/wire/*.c broker/message/*.c storage/journal/*.c) | $(BIN)/python
 	$(BIN)/pip install --quiet --no-compile --editable '.[dev]' && touch $@
 $(VENV)/collected: $(VENV)/installed # compiles all tests once, before many processes do it at a time
 	$(BIN)/pytest --collect-only -qq > $@.new && mv $@.new $@

@@ -15,7 +15,7 @@ mark.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -37,15 +37,18 @@ from .broker.errors import BrokerError, Condition
 from .broker.ids import new_message_id
 from .broker.model.catalog import CATALOG_TABLES, Catalog
 from .broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology
+from .codec.native import native_module
 from .storage import (
     DATA_FILE,
     LOCK_FILE,
     MANIFEST_FILE,
+    DiskWriter,
     FolderLock,
     FolderState,
     Journal,
     Manifest,
     Part,
+    PythonWriter,
     StoreError,
     checksum,
     make_folder,
@@ -69,6 +72,9 @@ SYNCING_THREADS: Final = 4
 JUST_MADE: Final = frozenset({FolderState.MAKING, FolderState.EMPTYING})
 """States of the manifest of parts that this start has made."""
 
+_native: Final = native_module(f"{__package__}.storage.journal._writing")
+JOURNAL_WRITER: Final[Callable[[int], DiskWriter]] = PythonWriter if _native is None else _native.Writer
+"""Writes the journal: in C where that was built."""
 
 log = structlog.get_logger(__name__)
 
@@ -174,7 +180,7 @@ class DataFolder(FolderView):
         manifest = replace(manifest, journal=new_message_id())
         file = self.journal_file(manifest)
         try:
-            self.journal = Journal(file, manifest.journal or "")
+            self.journal = Journal(file, manifest.journal or "", JOURNAL_WRITER)
             sync_file(self.path)
         except OSError as error:
             self._close_journal()

@@ -60,6 +60,7 @@ from .folder import LOCK_FILE, FolderLock, make_folder, make_private_file, open_
 from .journal.journal import Journal
 from .journal.reading import Entry, read_journal
 from .journal.replay import RowsWithJournal, replay
+from .journal.writing import DiskWriter, PythonWriter
 from .lmdb_reading import DATA_FILE, StoreReader, check_file, file_problems
 from .manifest import MANIFEST_FILE, NEW_MANIFEST_FILE, FolderState, Manifest, Part, read_manifest, write_manifest
 from .opening import mark_store, open_store, sync_store
@@ -75,6 +76,7 @@ __all__ = [
     "NEW_MANIFEST_FILE",
     "Batch",
     "CommitTogether",
+    "DiskWriter",
     "Durability",
     "Entry",
     "FolderLock",
@@ -82,6 +84,7 @@ __all__ = [
     "Journal",
     "Manifest",
     "Part",
+    "PythonWriter",
     "RowsWithJournal",
     "Store",
     "StoreError",

@@ -146,10 +146,21 @@ class Closing(ABC):
 
 
 class CommitTogether(Protocol):
-    """Commits batches of several stores with one wait for the disk."""
+    """Commits batches of several stores with one wait for the disk, for an event loop that does not wait.
 
-    def commit(self, batches: Sequence[object]) -> list[BaseException | None]:
-        """Commit batches whose `shared` this is, as `Batch.commit` does; return each one's error. Any thread."""
+    One group of batches at a time: a `start` that returned True, then a `finish`.
+    """
+
+    def start(self, batches: Sequence[object]) -> bool:
+        """Begin to commit batches whose `shared` this is; False if that must be tried again soon: nothing was done."""
+        ...
+
+    def fileno(self) -> int:
+        """Return the file descriptor that can be read once the group is durable or has failed."""
+        ...
+
+    def finish(self) -> list[BaseException | None]:
+        """End the batches as `Batch.commit` does; return each one's error. Waits for the group."""
         ...
 
 

@@ -10,6 +10,8 @@ import sys
 from emubus.amqp.wire import loops
 from emubus.broker.message import delivered, scan
 from emubus.codec.native import PURE_PYTHON_VARIABLE
+from emubus.data_folder import JOURNAL_WRITER
+from emubus.storage import PythonWriter
 
 from .building import ROOT
 
@@ -29,7 +31,9 @@ FILES = (
 CHOSEN = """
 from emubus.amqp.wire import loops
 from emubus.broker.message import delivered, scan
-print(loops.IS_NATIVE, delivered.IS_NATIVE, scan.IS_NATIVE)
+from emubus.data_folder import JOURNAL_WRITER
+from emubus.storage import PythonWriter
+print(loops.IS_NATIVE, delivered.IS_NATIVE, scan.IS_NATIVE, JOURNAL_WRITER is not PythonWriter)
 """
 
 
@@ -46,11 +50,12 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_functions_in_c_are_built_where_there_is_a_compiler() -> None:
-    assert (loops.IS_NATIVE and delivered.IS_NATIVE and scan.IS_NATIVE) or shutil.which("cc") is None
+    chosen = loops.IS_NATIVE, delivered.IS_NATIVE, scan.IS_NATIVE, JOURNAL_WRITER is not PythonWriter
+    assert all(chosen) or shutil.which("cc") is None
 
 
 def test_the_variable_leaves_the_functions_in_c_out() -> None:
-    assert run("-c", CHOSEN).stdout.split() == ["False"] * 3
+    assert run("-c", CHOSEN).stdout.split() == ["False"] * 4
 
 
 def test_the_same_tests_pass_in_python_alone() -> None:

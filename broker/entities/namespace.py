@@ -104,6 +104,7 @@ class Namespace:
         """Finish the accepted requests and close the messaging stores."""
         await self.forwarder.stop()
         await asyncio.gather(*(worker.stop() for worker in self.workers))
+        self._committer.forget_groups()
 
     def _forget_entities(self) -> None:
         self._entities.clear()

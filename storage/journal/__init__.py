@@ -3,6 +3,7 @@
 Modules, in reading order:
 
     journal.py          the file: groups of entries in two halves; appending
+    writing.py          writes and waits for the disk, on a thread
     reading.py          its entries after a crash
     replay.py           which of them a store's file lacks; writing these into it
     row_layers.py       rows in memory over those of a file

@@ -8,24 +8,25 @@ The file: a head of HEAD_BYTES with the journal's id, then two halves. A **lap**
 lap the other one; it begins when all rows of the lap before the current one are in their stores' files. The head says
 which lap is the newest and how long the one before it was. One group is one write: checksum, length, lap, number of its
 first entry, entries. After a crash the last group of the newest lap may be torn; its batches were not confirmed.
-`append` is called on committing threads, one at a time; the rest on the owner's thread.
+`commit` and `append` write on their caller's thread, one at a time; `start` has the writer's thread do it, so that the
+owner's thread, which has all the rest, does not wait.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import struct
-import sys
 import threading
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, cast
 
 from ..data_file import place_of
 from ..folder import make_private_file
 from .row_layers import ROW_BYTES, Rows
+from .writing import DiskWriter, PythonWriter, Writes, Written, write_all
 
 HEAD_BYTES: Final = 4096
 HALF_BYTES: Final = 8 << 20
@@ -48,7 +49,7 @@ class JournalFull(Exception):  # noqa: N818 - the state of the journal
 
 
 class Committable(Protocol):
-    """A batch that is committed here; all calls on the committing thread."""
+    """A batch that is committed here."""
 
     def start_commit(self) -> tuple[str, Rows]:
         """Return the store's name and the rows. Raises what refuses the batch."""
@@ -59,10 +60,53 @@ class Committable(Protocol):
         ...
 
 
-class Journal:
-    """A new journal in `file`, which must not exist. OSError."""
+class _Group:
+    """Batches that are committed together: those that can be have entries."""
 
-    def __init__(self, file: Path, journal_id: str) -> None:
+    __slots__ = ("_errors", "_memory", "_started", "entries", "error")
+
+    def __init__(self, batches: Sequence[object]) -> None:
+        self.entries: list[tuple[str, bytes]] = []
+        self.error: Exception | None = None
+        """Of the group's writes."""
+        self._errors: list[BaseException | None] = [None] * len(batches)
+        self._started: list[tuple[int, Committable]] = []
+        self._memory: list[int] = []
+        for index, batch in enumerate(cast("Sequence[Committable]", batches)):
+            try:
+                store, rows = batch.start_commit()
+            except BaseException as error:
+                self._errors[index] = error
+                continue
+            entry = _packed(store, rows)
+            self._started.append((index, batch))
+            self.entries.append((store, entry))
+            self._memory.append(len(entry) + ROW_BYTES * sum(map(len, rows.values())))
+
+    def end(self) -> list[BaseException | None]:
+        """End the batches after the writes; return each one's error."""
+        for (index, batch), byte_count in zip(self._started, self._memory, strict=True):
+            try:
+                batch.end_commit(byte_count, self.error)
+            except BaseException as error:
+                self._errors[index] = error
+        return self._errors
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What a group of entries of these stores writes; afterwards the journal is in `lap` and has used so many bytes."""
+
+    writes: Writes
+    stores: Sequence[str]
+    lap: int
+    used_bytes: int
+
+
+class Journal:
+    """A new journal in `file`, which must not exist; `make_writer` is `PythonWriter` or the same in C. OSError."""
+
+    def __init__(self, file: Path, journal_id: str, make_writer: Callable[[int], DiskWriter] = PythonWriter) -> None:
         self.id = journal_id
         self.path = file
         self.failed = False
@@ -79,7 +123,11 @@ class Journal:
             made.truncate(HEAD_BYTES + 2 * HALF_BYTES)  # room on the disk is taken when it is first used
             made.flush()
             os.fsync(made.fileno())
+        self._under_way: tuple[_Group, _Plan | None] | None = None  # between `start` and `finish`
         self._fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+        self._writer = make_writer(self._fd)
+        self._thread = threading.Thread(target=self._writer.run, name="journal", daemon=True)
+        self._thread.start()
         status = os.fstat(self._fd)
         self._place = status.st_dev, status.st_ino
         self._seed = zlib.crc32(journal_id.encode())
@@ -100,81 +148,101 @@ class Journal:
         return number
 
     def commit(self, batches: Sequence[object]) -> list[BaseException | None]:
-        """Commit batches of several stores in one group; return each one's error (see `contract.CommitTogether`)."""
-        errors: list[BaseException | None] = [None] * len(batches)
-        started: list[tuple[int, Committable]] = []
-        entries: list[tuple[str, bytes]] = []
-        memory: list[int] = []
-        for index, batch in enumerate(cast("Sequence[Committable]", batches)):
-            try:
-                store, rows = batch.start_commit()
-            except BaseException as error:
-                errors[index] = error
-                continue
-            entry = _packed(store, rows)
-            started.append((index, batch))
-            entries.append((store, entry))
-            memory.append(len(entry) + ROW_BYTES * sum(map(len, rows.values())))
-        failure: Exception | None = None
+        """Commit batches of several stores in one group, on this thread; return each one's error. Any thread."""
+        group = _Group(batches)
         try:
-            if entries:
-                self.append(entries)
+            if group.entries:
+                self.append(group.entries)
         except (OSError, JournalFull) as error:
-            failure = error
-        for (index, batch), byte_count in zip(started, memory, strict=True):
-            try:
-                batch.end_commit(byte_count, failure)
-            except BaseException as error:
-                errors[index] = error
-        return errors
+            group.error = error
+        return group.end()
 
     def append(self, entries: Sequence[tuple[str, bytes]]) -> None:
-        """Store packed entries of these stores durably, on a committing thread.
+        """Store packed entries of these stores durably, on this thread.
 
         JournalFull: nothing is stored. OSError: it is unknown whether the group is stored; `failed` from now on.
         """
+        with self._lock:
+            plan = self._plan(entries)
+            self._conclude(plan, write_all(self._fd, plan.writes))
+
+    def start(self, batches: Sequence[object]) -> bool:
+        """Begin to commit batches in one group; see `contract.CommitTogether.start`."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        group, plan = _Group(batches), None
+        try:
+            if group.entries:
+                plan = self._plan(group.entries)
+        except Exception as error:  # JournalFull
+            group.error = error
+        self._under_way = group, plan
+        self._writer.start(plan.writes if plan else ())
+        return True
+
+    def fileno(self) -> int:
+        """See `contract.CommitTogether.fileno`."""
+        return self._writer.fileno()
+
+    def finish(self) -> list[BaseException | None]:
+        """Return the errors of the batches of `start`; see `contract.CommitTogether.finish`."""
+        if self._under_way is None:
+            raise RuntimeError("no group was started")
+        (group, plan), self._under_way = self._under_way, None
+        written = self._writer.finish()
+        try:
+            if plan is not None:
+                self._conclude(plan, written)
+        except (OSError, JournalFull) as error:
+            group.error = error
+        finally:
+            self._lock.release()
+        return group.end()
+
+    def _plan(self, entries: Sequence[tuple[str, bytes]]) -> _Plan:
+        """Return the writes for a group of these entries. JournalFull; holds the lock."""
         body = b"".join([entry for _, entry in entries])
         size = GROUP.size + len(body)
-        with self._lock:
-            began_lap = self._make_room(size)
-            number = self._take_numbers(len(entries))
-            rest = GROUP.pack(GROUP_MAGIC, 0, size, self.lap, number, len(entries))[CHECKED_FROM:]
-            checksum = zlib.crc32(body, zlib.crc32(rest, self._seed))
-            head = GROUP_MAGIC + checksum.to_bytes(4, "little") + rest
-            try:
-                self._write([head, body], HEAD_BYTES + (self.lap % 2) * HALF_BYTES + self._used_bytes)
-            finally:
-                if began_lap or self.failed:
-                    self._want_flush()
-            self._used_bytes += size
-            for store, _ in entries:
-                self._oldest.setdefault(store, self.lap)
+        lap, used_bytes, writes = self.lap, self._used_bytes, []
+        if self._needs_lap(size):
+            lap, used_bytes = lap + 1, 0
+            writes.append((LAP_PLACES[lap % 2], lap_record(lap, self._used_bytes, self._seed)))
+        number = self._take_numbers(len(entries))
+        rest = GROUP.pack(GROUP_MAGIC, 0, size, lap, number, len(entries))[CHECKED_FROM:]
+        checksum = zlib.crc32(body, zlib.crc32(rest, self._seed))
+        group = b"".join([GROUP_MAGIC, checksum.to_bytes(4, "little"), rest, body])
+        writes.append((HEAD_BYTES + (lap % 2) * HALF_BYTES + used_bytes, group))
+        return _Plan(writes, [store for store, _ in entries], lap, used_bytes + size)
 
-    def _write(self, parts: Sequence[bytes], offset: int) -> None:
-        try:
-            if os.pwritev(self._fd, parts, offset) != sum(map(len, parts)):
-                raise JournalFull
-        except OSError as error:  # no room on the disk, for instance; the next group takes this place
-            raise JournalFull from error
-        try:
-            _wait_for_disk(self._fd)
-        except OSError:
+    def _conclude(self, plan: _Plan, written: Written) -> None:
+        """Note what became of the plan's writes. JournalFull, OSError; holds the lock."""
+        done_count, code = written
+        begins_lap = plan.lap != self.lap
+        if begins_lap and done_count:
+            self.lap, self._used_bytes = plan.lap, 0
+        if code > 0:
             self.failed = True
-            raise
+        if self.failed or (begins_lap and done_count):
+            self._want_flush()
+        if code > 0:
+            raise OSError(code, os.strerror(code))
+        if code < 0:  # no room on the disk, for instance; the next group takes this place
+            raise JournalFull from OSError(-code, os.strerror(-code))
+        self._used_bytes = plan.used_bytes
+        for store in plan.stores:
+            self._oldest.setdefault(store, self.lap)
 
-    def _make_room(self, size: int) -> bool:
-        """Begin the next lap if this one's half has no room for `size` bytes; whether it did. JournalFull, OSError."""
+    def _needs_lap(self, size: int) -> bool:
+        """Whether a group of so many bytes begins the next lap: this one's half has no room for it. JournalFull."""
         if not self.failed and not self._is_in_place():
             self.failed = True
+            self._want_flush()
         if self.failed or size > HALF_BYTES:
             raise JournalFull
         if self._used_bytes + size <= HALF_BYTES:
             return False
         if any(lap < self.lap for lap in list(self._oldest.values())):
             raise JournalFull
-        self._write([lap_record(self.lap + 1, self._used_bytes, self._seed)], LAP_PLACES[(self.lap + 1) % 2])
-        self.lap += 1
-        self._used_bytes = 0
         return True
 
     def _is_in_place(self) -> bool:
@@ -205,17 +273,13 @@ class Journal:
         return not self._oldest
 
     def close(self) -> None:
-        """Close the file; it stays."""
+        """Close the file, after the group that is under way; it stays."""
         if self._fd >= 0:
+            self._writer.stop()
+            self._thread.join()
+            self._writer.close()
             os.close(self._fd)
             self._fd = -1
-
-
-def _wait_for_disk(fd: int) -> None:
-    if sys.platform == "darwin":
-        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # its fsync leaves data in the drive's cache; LMDB does the same
-    else:
-        os.fdatasync(fd)
 
 
 def title_of(journal_id: str) -> bytes:

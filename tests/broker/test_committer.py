@@ -1,4 +1,4 @@
-"""Commits of several stores on the threads of a pool: who shares a trip, and who must not wait for whom. No store."""
+"""Commits of several stores on the threads of a pool: which of them must not wait for others. No store."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ import pytest
 
 from emubus.broker.clock import Clock
 from emubus.broker.stores.committer import LOOK_AFTER_MS, SLOW_COMMIT_US, STUCK_US, Committer
-
-from .namespace import loop_turns
 
 THREADS = 4
 LIMIT_S = 20
@@ -78,38 +76,6 @@ class Held:
 
     def release(self) -> None:
         self._released.set()
-
-
-class Trip:
-    """Commits its batches together, and remembers who went with whom; `act` is done once for each call."""
-
-    def __init__(self, calls: list[str], act: Callable[[], object] = lambda: None) -> None:
-        self._calls = calls
-        self._act = act
-
-    def commit(self, batches: Sequence[object]) -> list[BaseException | None]:
-        mine = [batch for batch in batches if isinstance(batch, Passenger)]
-        self._calls.append(" ".join(batch.name for batch in mine))
-        self._act()
-        return [batch.error for batch in mine]
-
-
-class Passenger:
-    """A batch that a trip commits, or that commits alone."""
-
-    def __init__(
-        self, name: str, calls: list[str], trip: Trip | None = None, error: BaseException | None = None
-    ) -> None:
-        self.name = name
-        self.shared = trip
-        self.error = error
-        self._calls = calls
-
-    def commit(self) -> None:
-        assert self.shared is None
-        self._calls.append(self.name)
-        if self.error is not None:
-            raise self.error
 
 
 @pytest.fixture
@@ -258,112 +224,3 @@ async def test_many_stores_commit_all_of_their_batches_in_their_order(pool: Pool
     async with asyncio.timeout(LIMIT_S):
         await asyncio.gather(*(store(index) for index in range(16)))
     assert order == [list(range(100))] * 16
-
-
-# ---- batches that share a trip
-
-
-async def test_batches_with_the_same_trip_go_together_and_the_others_alone_in_their_order(
-    pool: Pool, clock: HandClock
-) -> None:
-    calls: list[str] = []
-    first, second = Trip(calls), Trip(calls)
-    places = {"s": first, "t": second, "a": None}
-    committer = Committer(pool, 1, clock)
-    names = ("s1", "a1", "s2", "t1", "s3", "a2", "t2")
-    batches = [Passenger(name, calls, places[name[0]]) for name in names]
-    assert await outcomes([committer.commit(batch) for batch in batches]) == [None] * 7
-    assert calls == ["s1 s2 s3", "a1", "t1 t2", "a2"]
-    assert pool.job_count == 1
-
-
-async def test_each_batch_of_a_trip_gets_its_own_error(pool: Pool, clock: HandClock) -> None:
-    calls: list[str] = []
-    trip = Trip(calls)
-    errors = [OSError("disk") if number in (1, 4, 7) else None for number in range(9)]
-    batches = [Passenger(str(n), calls, None if n > 6 else trip, error) for n, error in enumerate(errors)]
-    committer = Committer(pool, THREADS, clock)
-    assert await outcomes([committer.commit(batch) for batch in batches]) == errors
-    assert sorted(calls) == ["0 1 2 3 4 5 6", "7", "8"]
-
-
-async def test_a_trip_that_fails_fails_for_its_batches_and_no_other(pool: Pool, clock: HandClock) -> None:
-    def fail() -> None:
-        raise RuntimeError("a mistake")
-
-    calls: list[str] = []
-    broken, sound = Trip(calls, fail), Trip(calls)
-    committer = Committer(pool, 1, clock)
-    batches = [Passenger(str(n), calls, (broken, sound, None)[n % 3]) for n in range(9)]
-    found = await outcomes([committer.commit(batch) for batch in batches])
-    assert [str(error) for error in found] == ["a mistake", "None", "None"] * 3
-    assert await outcomes([committer.commit(Passenger("more", calls))]) == [None]
-
-
-async def test_a_trip_takes_one_job_however_many_batches_it_has(pool: Pool, clock: HandClock) -> None:
-    calls: list[str] = []
-    trip = Trip(calls)
-    committer = Committer(pool, THREADS, clock)
-    batches = [Passenger("x", calls, trip) for _ in range(16)]
-    assert await outcomes([committer.commit(batch) for batch in batches]) == [None] * 16
-    assert (pool.job_count, len(calls)) == (1, 1)
-
-
-async def test_what_comes_during_a_trip_goes_together_on_the_next_one(pool: Pool, clock: HandClock) -> None:
-    calls: list[str] = []
-    held = Held()
-    trip = Trip(calls, held.commit)
-    committer = Committer(pool, THREADS, clock)
-    ended = [committer.commit(Passenger("first", calls, trip))]
-    await held.begun()
-    for number in range(5):
-        ended.append(committer.commit(Passenger(str(number), calls, trip)))
-        await loop_turns(2)
-    assert (calls, pool.job_count) == (["first"], 1)
-    held.release()
-    assert await outcomes(ended) == [None] * 6
-    assert (calls, pool.job_count) == (["first", "0 1 2 3 4"], 1)
-
-
-async def test_a_batch_that_commits_alone_does_not_wait_for_a_trip(pool: Pool, clock: HandClock) -> None:
-    calls: list[str] = []
-    held = Held()
-    committer = Committer(pool, THREADS, clock)
-    on_trip = committer.commit(Passenger("s", calls, Trip(calls, held.commit)))
-    await held.begun()
-    assert await outcomes([committer.commit(Passenger("alone", calls))]) == [None]
-    assert not on_trip.done()
-    held.release()
-    assert await outcomes([on_trip]) == [None]
-
-
-async def test_a_caller_on_a_trip_that_is_cancelled_takes_nothing_with_it(pool: Pool, clock: HandClock) -> None:
-    calls: list[str] = []
-    held = Held()
-    trip = Trip(calls, held.commit)
-    committer = Committer(pool, 1, clock)
-    first, second = (committer.commit(Passenger(name, calls, trip)) for name in ("1", "2"))
-    await held.begun()
-    first.cancel()
-    held.release()
-    assert await outcomes([second]) == [None]
-    assert calls == ["1 2"]
-
-
-async def test_many_stores_that_share_now_and_then_commit_all_of_their_batches_in_their_order(pool: Pool) -> None:
-    calls: list[str] = []
-    trips = [Trip(calls), Trip(calls), None]
-    committer = Committer(pool, THREADS, Clock())
-
-    async def store(index: int) -> None:
-        for number in range(60):
-            name = f"{index}.{number}"
-            error = KeyError(name) if number % 7 == 0 else None
-            batch = Passenger(name, calls, trips[(index + number // 5) % 3], error)
-            assert await outcomes([committer.commit(batch)]) == [error]
-
-    async with asyncio.timeout(LIMIT_S):
-        await asyncio.gather(*(store(index) for index in range(12)))
-    committed = [name.split(".") for call in calls for name in call.split()]
-    for index in range(12):
-        assert [int(number) for store_index, number in committed if store_index == str(index)] == list(range(60))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -50,6 +50,19 @@ def open_any(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenSto
         store.close()
     if journal is not None:
         journal.close()
+
+
+@pytest.fixture(params=["caller", "writer"])
+def committing_thread(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a journal write its groups on the thread of its caller, and on its own one, as event loops do."""
+
+    def commit(journal: Journal, batches: Sequence[object]) -> list[BaseException | None]:
+        while not journal.start(batches):  # another thread is committing
+            pass
+        return journal.finish()
+
+    if request.param == "writer":
+        monkeypatch.setattr(Journal, "commit", commit)
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ from emubus.storage.journal import reading
 from emubus.storage.journal.journal import GROUP, GROUP_MAGIC, HEAD_BYTES, Journal, JournalFull
 from emubus.storage.journal.reading import Entry, read_journal
 
+pytestmark = pytest.mark.usefixtures("committing_thread")
+
 ID = "5eed"
 HALF_BYTES = 2048
 LIMIT_S = 20

@@ -42,6 +42,7 @@ from emubus.storage.journal.journaled_store import JournaledStore
 from emubus.storage.journal.replay import lacking, row_of
 from emubus.storage.lmdb_store import LmdbStore
 
+pytestmark = pytest.mark.usefixtures("committing_thread")
 TABLES: Final = ("rows", "index")
 NAMES: Final = ("store-00", "store-01")
 SEEDS: Final = range(3)

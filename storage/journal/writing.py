@@ -1,0 +1,121 @@
+"""Writes to a file with a wait for the disk behind each, on the caller's thread or on one of its own.
+
+Knows the thread and how it is asked and answers: through pipes, so that an event loop can watch for the answer. Does
+not know what is written. `PythonWriter` is the reference; `Writer` of `_writing.c` does the same and never takes the
+GIL, so that its thread does not wait for the event loop, nor the loop for it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import sys
+from collections.abc import Sequence
+from typing import Protocol
+
+Writes = Sequence[tuple[int, bytes]]
+"""Offset and content of each write, in their order."""
+
+Written = tuple[int, int]
+"""How many writes are durable, and a code: 0 if these are all. Above 0: the error (errno) of the wait for the disk
+behind the next write, of which it is unknown what is stored. Below 0: minus the error of the next write, which was not
+made."""
+
+
+class DiskWriter(Protocol):
+    """Writes on a thread: one `start` at a time, each followed by a `finish`."""
+
+    def run(self) -> None:
+        """Write what `start` gets until `close`; the body of the thread."""
+        ...
+
+    def start(self, writes: Writes) -> None:
+        """Let the thread make at most two writes; does not wait. ValueError if it has others, OSError."""
+        ...
+
+    def fileno(self) -> int:
+        """Return what can be read once the writes have ended."""
+        ...
+
+    def finish(self) -> Written:
+        """Wait until the writes have ended; return what became of them."""
+        ...
+
+    def stop(self) -> None:
+        """End `run`, after the current writes."""
+        ...
+
+    def close(self) -> None:
+        """Close the pipes, after the end of `run`; the file stays open."""
+        ...
+
+
+class PythonWriter:
+    """Writes to the open file `fd`; see `DiskWriter`."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._asked, self._ask = os.pipe()
+        self._ended, self._end = os.pipe()
+        self._writes: Writes = ()
+        self._written: Written = 0, 0
+
+    def run(self) -> None:
+        """See `DiskWriter.run`."""
+        while os.read(self._asked, 1):
+            self._written = write_all(self._fd, self._writes)
+            os.write(self._end, b"\0")
+
+    def start(self, writes: Writes) -> None:
+        """See `DiskWriter.start`."""
+        if self._writes:
+            raise ValueError(f"{len(self._writes)} writes have not ended")
+        self._writes = writes
+        os.write(self._ask, b"\0")
+
+    def fileno(self) -> int:
+        """See `DiskWriter.fileno`."""
+        return self._ended
+
+    def finish(self) -> Written:
+        """See `DiskWriter.finish`."""
+        os.read(self._ended, 1)
+        self._writes = ()
+        return self._written
+
+    def stop(self) -> None:
+        """See `DiskWriter.stop`."""
+        if self._ask >= 0:
+            os.close(self._ask)
+            self._ask = -1
+
+    def close(self) -> None:
+        """See `DiskWriter.close`."""
+        self.stop()
+        for fd in (self._asked, self._ended, self._end):
+            if fd >= 0:
+                os.close(fd)
+        self._asked = self._ended = self._end = -1
+
+
+def write_all(fd: int, writes: Writes) -> Written:
+    """Write to the file `fd`, each time up to the disk, until one fails; return what became of them."""
+    for number, (offset, data) in enumerate(writes):
+        try:
+            if os.pwritev(fd, [data], offset) != len(data):
+                return number, -errno.ENOSPC
+        except OSError as error:
+            return number, -(error.errno or errno.EIO)
+        try:
+            _wait_for_disk(fd)
+        except OSError as error:
+            return number, error.errno or errno.EIO
+    return len(writes), 0
+
+
+def _wait_for_disk(fd: int) -> None:
+    if sys.platform == "darwin":
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # its fsync leaves data in the drive's cache; LMDB does the same
+    else:
+        os.fdatasync(fd)
