@@ -66,7 +66,7 @@ class Committer:
         self._looking = False  # a look at the jobs is due
 
     def commit(self, batch: Committable) -> asyncio.Future[None]:
-        """Commit `batch` on a thread; the future gets None or the exception of `batch.commit()`."""
+        """Commit `batch` without waiting for the disk; the future gets None or the exception of its commit."""
         together = batch.shared
         if together is not None:
             groups = self._groups.get(together)

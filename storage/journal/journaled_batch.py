@@ -26,7 +26,7 @@ class JournalAccess(Protocol):
         ...
 
     def start_commit(self) -> None:
-        """Before the rows go into the journal, on the committing thread. Raises StoreError."""
+        """Before the rows go into the journal. Raises StoreError."""
         ...
 
     def end_commit(self, layer: RowLayer) -> None:
@@ -153,7 +153,7 @@ class JournaledBatch(Closing):
         """Abort unless the batch is over."""
         self.abort()
 
-    # --- for the journal, on the committing thread (`journal.Committable`)
+    # --- for the journal (`journal.Committable`)
 
     def start_commit(self) -> tuple[str, Rows]:
         """Return the store's name and the rows. Raises StoreError, or what a failpoint raises."""

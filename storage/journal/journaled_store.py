@@ -5,7 +5,7 @@ Knows which batches go where, and how reads see both. Does not know the journal'
 the file. A large batch, or any after PENDING_BYTES_MAX of pending rows, is a batch of LMDB that writes the pending rows
 with its own; from then on the journal's entries for this store are out of date, which its row JOURNAL_KEY says.
 
-Threads as in `lmdb_store.py`: a committing thread only hands over a layer, or empties the pending ones, each by one
+Threads as in `lmdb_store.py`: the thread that commits only hands over a layer, or empties the pending ones, each by one
 assignment; the owner merges layers when a batch begins, which ends all views.
 """
 
@@ -72,7 +72,7 @@ class JournaledStore:
             synced=synced,
         )
         self._pending = RowLayer()
-        self._committed: RowLayer | None = None  # by the last batch; set on the committing thread
+        self._committed: RowLayer | None = None  # by the last batch; set by the thread that commits
         self._batch: Batch | None = None
         self._copying = False  # no batch until the copy is made
         self._file_is_next = False  # the journal has refused a batch
@@ -156,7 +156,7 @@ class JournaledStore:
             raise KeyError(table)
 
     def start_commit(self) -> None:
-        """Before the rows go into the journal, on the committing thread. Raises StoreError."""
+        """Before the rows go into the journal. Raises StoreError."""
         try:
             self.failpoint("batch-applied")
             self.failpoint("commit-started")

@@ -27,11 +27,11 @@ class DiskWriter(Protocol):
     """Writes on a thread: one `start` at a time, each followed by a `finish`."""
 
     def run(self) -> None:
-        """Write what `start` gets until `close`; the body of the thread."""
+        """Make the writes of each `start` until `stop`: the body of the thread."""
         ...
 
     def start(self, writes: Writes) -> None:
-        """Let the thread make at most two writes; does not wait. ValueError if it has others, OSError."""
+        """Let the thread make at most two writes; does not wait. ValueError if it has others."""
         ...
 
     def fileno(self) -> int:
