@@ -70,7 +70,7 @@ def encode_array(type_code: int, values: Iterable[object], descriptor: object = 
     Raises ValueError for a value that this very encoding cannot hold (256 bytes of text in 0xa1, 1 in 0x43).
     """
     body = _array_body(type_code, list(values), descriptor)
-    return b"\xe0" + _sized(1, *body) if _is_short(*body) else b"\xf0" + _sized(4, *body)
+    return _in_shortest_form(0xE0, *body)
 
 
 def encode_described(descriptor: object, encoded_value: bytes) -> bytes:
@@ -82,19 +82,26 @@ def list_from_items(count: int, items: bytes) -> bytes:
     """Return a list around `count` encoded items."""
     if not count:
         return b"\x45"
-    return b"\xc0" + _sized(1, count, items) if _is_short(count, items) else b"\xd0" + _sized(4, count, items)
+    return _in_shortest_form(0xC0, count, items)
 
 
 def map_from_items(count: int, items: bytes) -> bytes:
     """Return a map around `count` encoded items: keys and values by turns, so the count is even."""
-    return b"\xc1" + _sized(1, count, items) if _is_short(count, items) else b"\xd1" + _sized(4, count, items)
+    return _in_shortest_form(0xC1, count, items)
+
+
+def _in_shortest_form(short_code: int, count: int, items: bytes) -> bytes:
+    """Return an array, list or map with 8-bit size and count if these are enough, else with 32-bit ones."""
+    if _is_short(count, items):
+        return bytes((short_code,)) + _with_size_and_count(1, count, items)
+    return bytes((short_code + 0x10,)) + _with_size_and_count(4, count, items)
 
 
 def _is_short(count: int, items: bytes) -> bool:
     return count <= 255 and len(items) <= 254
 
 
-def _sized(width: int, count: int, items: bytes) -> bytes:
+def _with_size_and_count(width: int, count: int, items: bytes) -> bytes:
     """Return size and count in `width` bytes each, and the items."""
     if width == 1:
         if not _is_short(count, items):
@@ -188,7 +195,7 @@ def _map_body(entries: Mapping[Any, object] | MapItems) -> tuple[int, bytes]:
 
 
 def _array_element_encoder(width: int, body: Callable[[Any], tuple[int, bytes]]) -> _Encoder:
-    return lambda value: _sized(width, *body(value))
+    return lambda value: _with_size_and_count(width, *body(value))
 
 
 def _nested_array_body(array: Array) -> tuple[int, bytes]:

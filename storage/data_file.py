@@ -46,15 +46,15 @@ class Root:
 def newest_root(data_file: Path) -> Root:
     """Return the state that LMDB would open. ValueError: the file is cut short, or not LMDB's. OSError."""
     with data_file.open("rb") as file:
-        first = _root(file.read(_ROOT_BYTES), 0)
+        first = _parsed_root_page(file.read(_ROOT_BYTES), 0)
         file.seek(first.page_bytes)
-        second = _root(file.read(_ROOT_BYTES), 1)
+        second = _parsed_root_page(file.read(_ROOT_BYTES), 1)
     if first.page_bytes != second.page_bytes:
         raise ValueError("its two root pages disagree about the page size")
     return max(first, second, key=lambda each: each.transaction)
 
 
-def _root(content: bytes, number: int) -> Root:
+def _parsed_root_page(content: bytes, number: int) -> Root:
     if len(content) < _ROOT_BYTES:
         raise ValueError(f"it is cut short: root page {number} is missing")
     magic, version, page_bytes = _HEAD.unpack_from(content)
@@ -64,7 +64,7 @@ def _root(content: bytes, number: int) -> Root:
     return Root(transaction, page_bytes, last_page + 1)
 
 
-def is_complete(data_file: Path, root: Root) -> bool:
+def has_all_pages(data_file: Path, root: Root) -> bool:
     """Whether the file has every page that its root counts. (A sound file may lack free pages at its end.)"""
     return data_file.stat().st_size >= root.page_count * root.page_bytes
 

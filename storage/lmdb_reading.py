@@ -16,7 +16,7 @@ from typing import Final
 import lmdb
 
 from .contract import FORMAT_VERSION, FORMAT_VERSION_OLDEST, META_TABLE, StoreError, StoreFailed
-from .data_file import Place, is_complete, newest_root, place_of
+from .data_file import Place, has_all_pages, newest_root, place_of
 
 DATA_FILE: Final = "data.mdb"
 
@@ -40,7 +40,7 @@ def check_file(path: Path) -> None:
     data_file = path / DATA_FILE
     try:
         root = newest_root(data_file)
-        problems = [] if is_complete(data_file, root) else file_problems(path)
+        problems = [] if has_all_pages(data_file, root) else file_problems(path)
     except FileNotFoundError:
         raise StoreFailed(path, f"{DATA_FILE} is missing") from None
     except OSError as error:

@@ -140,7 +140,7 @@ class SaslServer:
             return b""
         return self._refuse_unless_prefix(AMQP_HEADER)
 
-    def _nothing(self) -> bytes:
+    def _no_answer(self) -> bytes:
         return b""
 
 
@@ -148,6 +148,6 @@ _STEPS: Final[dict[Stage, Callable[[SaslServer], bytes]]] = {
     Stage.HEADER: SaslServer._header,
     Stage.INIT: SaslServer._init,
     Stage.AMQP_HEADER: SaslServer._amqp_header,
-    Stage.DONE: SaslServer._nothing,
-    Stage.REFUSED: SaslServer._nothing,
+    Stage.DONE: SaslServer._no_answer,
+    Stage.REFUSED: SaslServer._no_answer,
 }

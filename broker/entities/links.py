@@ -144,7 +144,7 @@ class Receiver:
         """Whether it has unused credit."""
         return self._demand.wanted > 0
 
-    def refuse(self, error: BrokerError) -> None:
+    def detach(self, error: BrokerError) -> None:
         """Detach the link with `error`, unless it is closed."""
         if self._detached in self.entity.attached:
             self._detached(error)
@@ -196,7 +196,7 @@ class SessionReceiver:
         self._more = True
         self._closed = False
         self._drained: Callable[[], None] | None = None
-        entity.attached.add(self.refuse)
+        entity.attached.add(self.detach)
 
     def deliver_to(self, deliver: Deliver) -> None:
         """Set the callback for messages; required before the first credit."""
@@ -214,7 +214,7 @@ class SessionReceiver:
         """Whether it has unused credit."""
         return self._wanted > 0
 
-    def refuse(self, error: BrokerError) -> None:
+    def detach(self, error: BrokerError) -> None:
         """Release the session and detach the link with `error`, unless it is closed."""
         if not self._closed:
             self._handle.submit(ReleaseSession(self._grant.grant))
@@ -245,7 +245,7 @@ class SessionReceiver:
         if not self._closed:
             self._closed = True
             self.entity.receive_quota.leave(self)
-            self.entity.attached.discard(self.refuse)
+            self.entity.attached.discard(self.detach)
             self._handle.submit(ReleaseSession(self._grant.grant))
 
     def announce(self, argument: None) -> None:
@@ -259,7 +259,7 @@ class SessionReceiver:
         if not self._closed:
             self._closed = True
             self.entity.receive_quota.leave(self)
-            self.entity.attached.discard(self.refuse)
+            self.entity.attached.discard(self.detach)
             self._detached(error)
 
     def _ask(self) -> None:
@@ -389,7 +389,7 @@ def _may_receive(receiver: Receiver | SessionReceiver, count: int, clock: Clock)
     if entity.receive_quota.enter(receiver):
         return True
     error = service_errors.too_many_receives(entity.path, entity.receive_quota.count_max or 0)
-    asyncio.get_running_loop().call_soon(receiver.refuse, error)
+    asyncio.get_running_loop().call_soon(receiver.detach, error)
     return False
 
 

@@ -353,7 +353,7 @@ HANDLERS: Final[dict[type, Callable[[Partition], Handler]]] = {
     Receive: lambda partition: partition._receive.receive,
     ReceiveFromSession: lambda partition: partition._receive.receive_from_session,
     ReceiveDeferred: lambda partition: partition._receive.receive_deferred,
-    LockMessages: lambda partition: partition._receive.lock,
+    LockMessages: lambda partition: partition._receive.lock_by_numbers,
     Peek: lambda partition: partition._receive.peek,
     GetExtent: lambda partition: partition._receive.get_extent,
     DeleteMessages: lambda partition: partition._receive.delete,

@@ -137,7 +137,7 @@ class ReceiveHandlers:
         deliveries = self._deliver(found, expiries_of(found), group, request.mode, step)
         step.effects.append((request.reply, deliveries))
 
-    def lock(self, request: LockMessages, now: int, view: Reader, step: Step) -> None:
+    def lock_by_numbers(self, request: LockMessages, now: int, view: Reader, step: Step) -> None:
         """Lock messages by number, wherever they stand in their queue; those of a session belong to its lock."""
         state, held = self._state, None
         if self._sessions is not None and request.sub_queue is SubQueue.ACTIVE:

@@ -72,7 +72,7 @@ class _Parser:
             return JsonNode(self._array(depth), line, column)
         if first == '"':
             return JsonNode(self._string(), line, column)
-        return JsonNode(self._scalar(), line, column)
+        return JsonNode(self._number_or_constant(), line, column)
 
     def _object(self, depth: int) -> dict[str, JsonNode]:
         members: dict[str, JsonNode] = {}
@@ -111,7 +111,7 @@ class _Parser:
             self._fail("a lone surrogate (\\ud800 to \\udfff) is not a character", start)
         return text
 
-    def _scalar(self) -> int | float | bool | None:
+    def _number_or_constant(self) -> int | float | bool | None:
         number = _NUMBER.match(self._text, self._at)
         word = _WORD.match(self._text, self._at)
         if word is not None and word.group() in _CONSTANTS:

@@ -184,10 +184,10 @@ def data_json(data: bytes) -> BodyJson:
         text = data.decode()
     except UnicodeDecodeError:
         return {"kind": "data", "text": None, "base64": _base64(data), "json": None}
-    return {"kind": "data", "text": text, "base64": None, "json": _json_of(text)}
+    return {"kind": "data", "text": text, "base64": None, "json": _parsed_or_none(text)}
 
 
-def _json_of(content: str) -> object:
+def _parsed_or_none(content: str) -> object:
     """The JSON value in a text; None if it is not JSON."""
     try:
         return _finite(json.loads(content))
