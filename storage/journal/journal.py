@@ -18,7 +18,7 @@ import os
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, cast
@@ -46,6 +46,7 @@ CHECKED_FROM: Final = 8
 TABLE: Final = struct.Struct("<BI")  # bytes of the name, rows
 ROW: Final = struct.Struct("<Hi")  # bytes of key and value; DELETED
 DELETED: Final = -1
+_DELETIONS: Final = frozenset({type(None)})
 
 
 class JournalFull(Exception):  # noqa: N818 - the state of the journal
@@ -315,9 +316,20 @@ def _packed(store: str, rows: Rows) -> bytes:
     parts = [bytes((len(store), len(rows))), store.encode()]
     for table, changes in rows.items():
         parts += TABLE.pack(len(table), len(changes)), table.encode()
-        for key, value in changes.items():
-            if value is None:
-                parts += ROW.pack(len(key), DELETED), key
-            else:
-                parts += ROW.pack(len(key), len(value)), key, value
+        key_sizes = set(map(len, changes))
+        if len(key_sizes) == 1 and _DELETIONS.issuperset(map(type, changes.values())):  # as of completed messages
+            head = ROW.pack(key_sizes.pop(), DELETED)
+            parts += head, head.join(changes)
+        else:
+            parts += _packed_rows(changes)
     return b"".join(parts)
+
+
+def _packed_rows(changes: Mapping[bytes, bytes | None]) -> list[bytes]:
+    parts: list[bytes] = []
+    for key, value in changes.items():
+        if value is None:
+            parts += ROW.pack(len(key), DELETED), key
+        else:
+            parts += ROW.pack(len(key), len(value)), key, value
+    return parts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -113,6 +114,22 @@ def test_groups_are_read_back_in_their_order_with_the_rows_of_each_store(journal
         ("store-00", {"rows": {b"a": None}, "index": {}}),
         ("s", {"rows": {}}),
     ]
+
+
+def test_deletions_and_rows_of_any_lengths_are_read_back_in_their_order(journal: Journal) -> None:
+    chance = random.Random(3)
+    tables: list[dict[bytes, bytes | None]] = []
+    for number in range(40):
+        sizes = [8] if number % 2 else range(1, 12)
+        keys = [chance.randbytes(chance.choice(sizes)) for _ in range(chance.randrange(1, 9))]
+        values = [None, None, b"", b"v"][: 1 + number % 4]
+        tables.append({key: chance.choice(values) for key in keys})
+    for at in range(0, len(tables), 2):
+        put(journal, Batch("s", tables[at], tables[at + 1]))
+        assert [list(rows.items()) for rows in read(journal)[-1][1].values()] == [
+            list(rows.items()) for rows in tables[at : at + 2]
+        ]
+        journal.flushed("s")
 
 
 def test_the_numbers_of_entries_go_up_and_leave_out_those_that_were_given_away(journal: Journal) -> None:
