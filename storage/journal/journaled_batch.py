@@ -93,7 +93,6 @@ class JournaledBatch(Closing):
     def scan(self, table: str, start: bytes, stop: bytes, limit: int) -> list[Row]:
         """Return rows in key order, own writes included."""
         self._refuse_over()
-        self._layer.forget_order()
         return rows_between(self._layers, self._file.scan, table, start, stop, limit)
 
     def put(self, table: str, key: bytes, value: bytes) -> None:

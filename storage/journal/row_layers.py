@@ -28,18 +28,14 @@ class RowLayer:
     def __init__(self) -> None:
         self.tables: dict[str, dict[bytes, bytes | None]] = {}
         self.byte_count = 0
-        self._sorted: dict[str, list[bytes]] = {}  # the keys of tables that were scanned since the last merge
+        self._sorted: dict[str, list[bytes]] = {}  # the keys that tables had when they were scanned last
 
     def table(self, name: str) -> dict[bytes, bytes | None]:
-        """Return the changes of a table, to be added to; `forget_order` before the next scan."""
+        """Return the changes of a table, to be added to; none may be taken away."""
         rows = self.tables.get(name)
         if rows is None:
             rows = self.tables[name] = {}
         return rows
-
-    def forget_order(self) -> None:
-        """The keys may have changed."""
-        self._sorted.clear()
 
     def complete(self, byte_count: int) -> None:
         """Nothing is added any more."""
@@ -53,7 +49,6 @@ class RowLayer:
                 self.tables[name].update(changes)
             else:
                 self.tables[name] = dict(changes)
-            self._sorted.pop(name, None)
         self.byte_count += newer.byte_count
 
     def keys(self, table: str, start: bytes, stop: bytes) -> Sequence[bytes]:
@@ -64,6 +59,9 @@ class RowLayer:
         keys = self._sorted.get(table)
         if keys is None:
             keys = self._sorted[table] = sorted(rows)
+        elif len(keys) < len(rows):
+            keys += islice(reversed(rows), len(rows) - len(keys))  # those that came later
+            keys.sort()
         return keys[bisect_left(keys, start) : bisect_left(keys, stop)]
 
 
@@ -95,7 +93,8 @@ def rows_between(
             changed.update([(key, rows[key]) for key in keys])
     if not changed or limit <= 0:
         return stored(table, start, stop, limit)
-    below = iter(stored(table, start, stop, limit + len(changed)))  # some may be hidden
+    deleted_count = list(changed.values()).count(None)
+    below = iter(stored(table, start, stop, limit + deleted_count))
     return list(islice(merged(below, changed, iter(sorted(changed))), limit))
 
 
