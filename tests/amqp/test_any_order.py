@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from emubus.broker.errors import Condition
 from emubus.codec.types import Described, Symbol, Ubyte, Uint, Ulong
 
+from ..rounds import rounds
 from .fakes import FakeBroker, FakeQueue
 from .wire import (
     ATTACH,
@@ -148,6 +149,6 @@ async def converse(pieces: list[bytes], together: bool) -> None:
 
 
 @given(pieces=st.lists(steps, min_size=1, max_size=25), together=st.booleans())
-@settings(max_examples=300)
+@settings(max_examples=rounds(120, 3_000))
 def test_any_performatives_in_any_order(pieces: list[bytes], together: bool) -> None:
     asyncio.run(converse(pieces, together))

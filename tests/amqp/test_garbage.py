@@ -14,6 +14,7 @@ from emubus.codec.encode import encode
 from emubus.codec.frames import AMQP_HEADER, SASL_HEADER
 from emubus.codec.types import Array, Described, Int, Symbol, Ubyte, Uint, Ulong
 
+from ..rounds import rounds
 from .wire import (
     ATTACH,
     BATCH,
@@ -160,7 +161,7 @@ def test_a_conversation_that_breaks_off_anywhere(stop: int, chunk: int) -> None:
     changes=st.lists(st.tuples(st.integers(0, len(STREAM) - 1), st.integers(0, 255)), min_size=1, max_size=4),
     chunk=chunks,
 )
-@settings(max_examples=300)
+@settings(max_examples=rounds(120, 3_000))
 def test_a_conversation_with_wrong_bytes_in_it(changes: list[tuple[int, int]], chunk: int) -> None:
     data = bytearray(STREAM)
     for position, octet in changes:
@@ -169,7 +170,7 @@ def test_a_conversation_with_wrong_bytes_in_it(changes: list[tuple[int, int]], c
 
 
 @given(order=st.lists(st.integers(3, len(VALID) - 1), max_size=30), chunk=chunks)
-@settings(max_examples=300)
+@settings(max_examples=rounds(120, 3_000))
 def test_right_frames_in_the_wrong_order(order: list[int], chunk: int) -> None:
     asyncio.run(converse(b"".join(VALID[:4] + [VALID[index] for index in order]), chunk))
 
@@ -195,7 +196,7 @@ def test_right_frames_in_the_wrong_order(order: list[int], chunk: int) -> None:
     channel=st.integers(0, 3),
     skip=st.integers(4, len(VALID)),
 )
-@settings(max_examples=300)
+@settings(max_examples=rounds(120, 3_000))
 def test_performatives_with_any_fields(code: int, fields: list[object], channel: int, skip: int) -> None:
     asyncio.run(converse(b"".join(VALID[:skip]) + frame(channel, code, fields, b"x"), 100_000))
 

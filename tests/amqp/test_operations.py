@@ -21,6 +21,7 @@ from emubus.broker.keys import Right, SharedKey
 from emubus.broker.model.descriptions import CorrelationFilter, FalseFilter, RuleDescription, SqlFilter, TrueFilter
 from emubus.codec.types import Array, Described, Int, Long, Symbol, Timestamp, Ubyte, Uint, Ulong
 
+from ..rounds import rounds
 from .asking import Asker
 from .fakes import FakeQueue, token
 from .wire import ACCEPTED, Wire
@@ -431,7 +432,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=rounds(150, 3_000))
 @given(st.sampled_from(sorted(OPERATIONS)), st.dictionaries(KEYS, VALUES, max_size=5) | VALUES)
 def test_any_body_is_answered_with_a_status(name: str, body: Any) -> None:
     async def converse() -> None:

@@ -15,6 +15,7 @@ from emubus.broker.keys import SharedKey
 from emubus.codec.encode import encode, encode_described
 from emubus.codec.types import Array, Described, Symbol, Uint, Ulong
 
+from ..rounds import rounds
 from .fakes import FakeQueue
 from .transacting import (
     DECLARE,
@@ -415,7 +416,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=rounds(80, 1_500))
 @given(st.lists(st.tuples(st.sampled_from([1, 8, 9]), VALUES, st.integers(0x20, 0x40), st.booleans()), max_size=6))
 def test_any_states_and_any_commands_are_answered(steps: list[tuple[int, Any, int, bool]]) -> None:
     import asyncio

@@ -39,6 +39,7 @@ from emubus.codec.types import (
     Ushort,
 )
 
+from ..rounds import rounds
 from .encoded import ENCODED, SPOILED
 
 
@@ -388,7 +389,7 @@ def test_proton_and_this_codec_read_each_other(value: Any) -> None:
     assert type(back.get_object()) is type(theirs.get_object())
 
 
-@settings(max_examples=400)
+@settings(max_examples=rounds(200, 4_000))
 @given(st.binary(max_size=40) | ENCODED | SPOILED)
 @example(b"\xe0\x02\x10\x40")
 @example(b"\xe0\x02\x11\x40")
@@ -404,7 +405,7 @@ def test_what_is_decoded_exactly_is_skipped_alike_and_comes_back(octets: bytes) 
         assert exact(again) == exact(value)
 
 
-@settings(max_examples=400)
+@settings(max_examples=rounds(200, 4_000))
 @given(st.binary(max_size=40) | ENCODED | SPOILED)
 @example(b"\xc1\x05\x04\x41\x40\x54\x01")
 def test_maps_as_items_or_as_dicts_are_the_same_values(octets: bytes) -> None:

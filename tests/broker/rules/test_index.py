@@ -30,6 +30,7 @@ from emubus.broker.rules import (
 from emubus.broker.rules.sql.action import RULE_NAME_PROPERTY, compile_action
 from emubus.codec.types import Int
 
+from ...rounds import rounds
 from ..counting import calls_of, peak_bytes
 from .messages import context, encoded
 
@@ -332,7 +333,7 @@ def test_the_index_hides_no_failure(expression: str, user: dict[str, object]) ->
 
 
 @given(STEPS, st.lists(MESSAGES, min_size=1, max_size=4))
-@settings(max_examples=500)
+@settings(max_examples=rounds(200, 5_000))
 def test_the_index_finds_what_evaluating_every_rule_finds(
     steps: list[tuple[str, list[RuleDescription] | None]], messages: list[bytes]
 ) -> None:
@@ -355,7 +356,7 @@ def test_the_index_finds_what_evaluating_every_rule_finds(
 
 
 @given(STEPS)
-@settings(max_examples=50)
+@settings(max_examples=rounds(25, 500))
 def test_an_index_from_which_all_is_removed_holds_nothing(
     steps: list[tuple[str, list[RuleDescription] | None]],
 ) -> None:

@@ -19,6 +19,7 @@ from emubus.broker.rules.sql.action import compile_action
 from emubus.broker.rules.sql.compiler import NESTING_MAX
 
 from ...programs import PROGRAM_S_MAX
+from ...rounds import rounds
 from .messages import context, truth
 
 REFUSED = [
@@ -196,7 +197,7 @@ TEXTS = st.one_of(st.text(max_size=60), st.lists(WORDS, max_size=25).map(" ".joi
 @example("a = '\ud800'")
 @example("\ud800 = 1")
 @example("a LIKE '%\ud800'")
-@settings(max_examples=400)
+@settings(max_examples=rounds(160, 4_000))
 def test_any_text_is_a_filter_or_is_refused(text: str) -> None:
     try:
         compiled = compile_filter(SqlFilter(text, {"p": "x"}))
@@ -215,7 +216,7 @@ def test_any_text_is_a_filter_or_is_refused(text: str) -> None:
 @example("SET \ud800 = 1")
 @example("SET sys.Label = '\ud800'")
 @example("REMOVE \ud800")
-@settings(max_examples=400)
+@settings(max_examples=rounds(160, 4_000))
 def test_any_text_is_an_action_or_is_refused(text: str) -> None:
     for each in (text, f"SET {text}", f"SET a = {text}", f"REMOVE {text}"):
         try:

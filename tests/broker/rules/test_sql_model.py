@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from emubus.broker.model.descriptions import SqlFilter
 from emubus.broker.rules import CompiledFilter, FilterError, FilterException, MessageContext, compile_filter
 
+from ...rounds import rounds
 from . import naive
 from .messages import context
 
@@ -40,7 +41,7 @@ def is_refused(tree: Any) -> bool:
 
 
 @given(naive.PREDICATES, naive.PROPERTIES)
-@settings(max_examples=600)
+@settings(max_examples=rounds(200, 6_000))
 def test_a_filter_says_what_a_naive_reading_of_it_says(tree: naive.Tree, properties: naive.Properties) -> None:
     text = naive.text(tree)
     try:

@@ -23,6 +23,7 @@ from emubus.spark_connector.codec.decode import MALFORMED, MessageReader
 from emubus.spark_connector.codec.properties import text, typed_json
 from tests.codec.encoded import ENCODED, SPOILED
 
+from ...rounds import rounds
 from .kit import with_sections
 from .strategies import PLAIN, TEXTS
 
@@ -51,7 +52,7 @@ def items_one_by_one(data: bytes) -> list[object]:
 
 
 @pytest.mark.parametrize("properties_format", ["text", "json"])
-@settings(max_examples=300)
+@settings(max_examples=rounds(150, 3_000))
 @given(items=st.lists(SHORT_TEXT | USUAL | ENCODED | SPOILED, max_size=8))
 def test_application_properties_are_those_that_the_codec_reads(
     properties_format: Literal["text", "json"], items: list[bytes]
@@ -72,7 +73,7 @@ COLUMNS = ("messageId", "to", "subject", "replyTo", "correlationId", "contentTyp
 POSITIONS = (0, 2, 3, 4, 5, 6, 10, 12)
 
 
-@settings(max_examples=300)
+@settings(max_examples=rounds(150, 3_000))
 @given(st.lists(SHORT_TEXT | ENCODED, max_size=13))
 def test_fields_are_those_that_the_codec_reads(items: list[bytes]) -> None:
     head = b"\x00\x53\x73\xd0" + (len(b"".join(items)) + 4).to_bytes(4, "big") + len(items).to_bytes(4, "big")
@@ -132,7 +133,7 @@ def _annotations(draw: st.DrawFn) -> bytes:
     return encode(MapItems(entries))
 
 
-@settings(max_examples=300)
+@settings(max_examples=rounds(150, 3_000))
 @given(st.composite(_annotations)(), st.lists(st.tuples(st.integers(0, 300), st.integers(0, 255)), max_size=3))
 def test_annotations_read_at_once_are_those_that_the_codec_reads(
     encoded: bytes, changes: list[tuple[int, int]]

@@ -15,6 +15,7 @@ from emubus.codec.types import MapItems, Symbol
 from emubus.spark_connector.codec import ArrowRows, head, source_columns, split_peek_reply
 from emubus.spark_connector.errors import Code, ConnectorError
 
+from ...rounds import rounds
 from .kit import peeked, row_of, with_sections
 from .strategies import VALUES
 
@@ -74,7 +75,7 @@ INTERESTING = list(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=rounds(200, 4_000))
 @given(damaged(RICH))
 def test_a_damaged_message_is_a_row_or_refused(data: bytes) -> None:
     taken(data)
