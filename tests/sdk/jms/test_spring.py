@@ -82,7 +82,7 @@ class Program:
         self._process.communicate()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("jms_client", ["spring-jms"])
 def test_templates_and_listeners_of_the_starter_go_on_when_their_connections_and_links_break(
     jms_client: str, port: int, tls_folder: Path, trust: list[str], tmp_path: Path

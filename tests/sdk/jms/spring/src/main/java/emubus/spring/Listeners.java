@@ -41,7 +41,7 @@ public class Listeners {
     private static final String LOCAL = "Endpoint=sb://localhost" + KEYS;
     private static final String NOWHERE = "Endpoint=sb://nowhere.invalid" + KEYS;
     private static final String CLIENT_ID = "spring";
-    private static final long WAIT_MS = 60_000;
+    private static final long WAIT_MS = 300_000;
     private static final int ORDERS = 20;
     private static final BufferedReader INPUT = new BufferedReader(new InputStreamReader(System.in));
 
