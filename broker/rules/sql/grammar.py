@@ -6,7 +6,6 @@ A syntax error is a `FilterError` with line and column; parsing needs no recursi
 The first text imports the parser generator and builds its tables. That takes about as long as the rest of the start,
 and a namespace without SQL rules never needs it. The parsers are shared.
 """
-# ruff: noqa: D102 (the callbacks of the parser have the names of the grammar's rules)
 
 from __future__ import annotations
 
