@@ -82,7 +82,7 @@ class Committer:
         return ended
 
     def forget_groups(self) -> None:
-        """What committed groups is about to be closed; nothing is being committed."""
+        """Stop watching the journals of groups, which are about to be closed; no group may be under way."""
         for groups in self._groups.values():
             groups.close()
         self._groups.clear()

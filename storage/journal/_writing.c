@@ -7,7 +7,6 @@
 #include <Python.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stddef.h>
 #include <unistd.h>
 
 #define WRITES_MAX 2 /* the record of a lap, and a group */

@@ -12,7 +12,10 @@ import fcntl
 import os
 import sys
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
+
+WRITES_MAX: Final = 2
+"""Writes at a time: the record of a lap, and a group."""
 
 Writes = Sequence[tuple[int, bytes]]
 """Offset and content of each write, in their order."""
@@ -31,7 +34,7 @@ class DiskWriter(Protocol):
         ...
 
     def start(self, writes: Writes) -> None:
-        """Let the thread make at most two writes; does not wait. ValueError if it has others."""
+        """Let the thread make at most WRITES_MAX writes; does not wait. ValueError for more, and if it has others."""
         ...
 
     def fileno(self) -> int:
@@ -71,6 +74,8 @@ class PythonWriter:
         """See `DiskWriter.start`."""
         if self._writes:
             raise ValueError(f"{len(self._writes)} writes have not ended")
+        if len(writes) > WRITES_MAX:
+            raise ValueError(f"{len(writes)} writes at a time; at most {WRITES_MAX}")
         self._writes = writes
         os.write(self._ask, b"\0")
 

@@ -115,36 +115,57 @@ def test_its_thread_ends_after_the_writes_that_were_asked_for_and_its_pipes_are_
 ) -> None:
     path = tmp_path / "file"
     path.touch()
-    before = len(list(Path("/proc/self/fd").iterdir()))
     with opened(path, os.O_RDWR) as fd:
+        before = open_files()
         with running(make, fd) as writer:
             writer.start([(0, b"last")])
+            assert len(open_files() - before) == 4
         assert path.read_bytes() == b"last"
-        assert len(list(Path("/proc/self/fd").iterdir())) == before + 1
         unused = make(fd)
         unused.close()
         unused.close()
-        assert len(list(Path("/proc/self/fd").iterdir())) == before + 1
+        assert open_files() <= before
 
 
-def test_the_writer_in_c_takes_bytes_alone_and_keeps_them(tmp_path: Path) -> None:
-    if "c" not in WRITERS:
-        return
+def open_files() -> set[str]:
+    """The numbers of this process's open files."""
+    return set(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names alone
+
+
+@make_writers
+def test_content_that_nothing_else_has_is_kept_until_it_is_written(
+    make: Callable[[int], DiskWriter], tmp_path: Path
+) -> None:
     path = tmp_path / "file"
     path.touch()
-    with opened(path, os.O_RDWR) as fd, running(WRITERS["c"], fd) as writer:
-        wrong: list[object] = [
-            [(0, bytearray(b"a"))],
-            [(0, "a")],
-            [b"a"],
-            [(0,)],
-            [(0, b"a")] * 3,
-            5,
-            [(1 << 70, b"a")],
-        ]
-        for writes in wrong:
-            with pytest.raises((TypeError, ValueError, OverflowError)):
-                writer.start(writes)  # type: ignore[arg-type]
-        writer.start([(number * 1000, str(number).encode() * 1000) for number in range(2)])  # nothing else has these
-        assert writer.finish() == (2, 0)
+    with opened(path, os.O_RDWR) as fd, running(make, fd) as writer:
+        for _ in range(20):
+            writer.start([(number * 1000, str(number).encode() * 1000) for number in range(2)])
+            assert writer.finish() == (2, 0)
     assert path.read_bytes() == b"0" * 1000 + b"1" * 1000
+
+
+@make_writers
+def test_more_writes_than_a_group_has_are_refused(make: Callable[[int], DiskWriter], tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    with opened(path, os.O_RDWR) as fd, running(make, fd) as writer:
+        with pytest.raises(ValueError, match="3 writes at a time; at most 2"):
+            writer.start([(0, b"a")] * 3)
+        writer.start([(0, b"b")])
+        assert writer.finish() == (1, 0)
+    assert path.read_bytes() == b"b"
+
+
+@pytest.mark.parametrize("make", [make for name, make in WRITERS.items() if name == "c"])
+def test_the_writer_in_c_takes_nothing_but_offsets_and_bytes(make: Callable[[int], DiskWriter], tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    wrong: list[object] = [[(0, bytearray(b"a"))], [(0, "a")], [b"a"], [(0,)], 5, [(1 << 70, b"a")]]
+    with opened(path, os.O_RDWR) as fd, running(make, fd) as writer:
+        for writes in wrong:
+            with pytest.raises((TypeError, OverflowError)):
+                writer.start(writes)  # type: ignore[arg-type]
+        writer.start([(0, b"a")])
+        assert writer.finish() == (1, 0)
+    assert path.read_bytes() == b"a"
