@@ -37,6 +37,7 @@ from .broker.errors import BrokerError, Condition
 from .broker.ids import new_message_id
 from .broker.model.catalog import CATALOG_TABLES, Catalog
 from .broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology
+from .broker.names import KeptFile
 from .codec.native import native_module
 from .storage import (
     DATA_FILE,
@@ -297,14 +298,14 @@ class DataFolder(FolderView):
 
     # ---- small files beside the parts (`web.services.KeptFiles`)
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: KeptFile) -> bytes:
         """What a file has; nothing if it is missing or can't be read."""
         try:
             return (self.path / name).read_bytes()
         except OSError:
             return b""
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, name: KeptFile, data: bytes) -> None:
         """Replace a file, durably. BrokerError (server-busy)."""
         try:
             replace_file(self.path / name, data)

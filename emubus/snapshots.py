@@ -35,6 +35,7 @@ from .broker.api import TABLES
 from .broker.broker import Broker
 from .broker.errors import BrokerError, Condition
 from .broker.model.catalog import CATALOG_TABLES, Catalog, CatalogError
+from .broker.names import SnapshotName
 from .data_folder import DataFolder
 from .storage import (
     DATA_FILE,
@@ -82,33 +83,39 @@ class Snapshots:
         """All snapshots, the oldest first; other folders are skipped."""
         found: list[Snapshot] = []
         for path in self._folder.glob(f"*/{MANIFEST}"):
-            if not path.parent.name.startswith("."):
+            folder = path.parent
+            if not folder.name.startswith("."):
                 try:
-                    found.append(_read(path.parent))
+                    found.append(_read(folder, SnapshotName(folder.name)))
                 except (OSError, ValueError, KeyError, TypeError) as error:
-                    log.warning("snapshot skipped: unreadable", folder=str(path.parent), cause=str(error))
+                    log.warning("snapshot skipped: unreadable", folder=str(folder), cause=str(error))
+                except BrokerError as error:  # a name that an older release took; a folder's name is its snapshot's
+                    remedy = "rename the folder"
+                    log.warning(
+                        "snapshot skipped: its name", folder=str(folder), cause=error.description, remedy=remedy
+                    )
         return sorted(found, key=lambda each: (each.taken_at, each.name))
 
-    def get(self, name: str) -> Snapshot:
+    def get(self, name: SnapshotName) -> Snapshot:
         """One snapshot; BrokerError (not-found)."""
         try:
-            return _read(self._folder / name)
+            return _read(self._folder / name, name)
         except (OSError, ValueError, KeyError, TypeError):
             raise BrokerError(Condition.NOT_FOUND, f"There is no snapshot '{name}'.") from None
 
-    async def take(self, name: str) -> Snapshot:
+    async def take(self, name: SnapshotName) -> Snapshot:
         """Take a snapshot; BrokerError: entity-already-exists, server-busy."""
         return await self._alone(self._take(name))
 
-    async def restore(self, name: str) -> Snapshot:
+    async def restore(self, name: SnapshotName) -> Snapshot:
         """Replace the namespace by a snapshot; BrokerError: not-found, not-allowed, server-busy."""
         return await self._alone(self._restore(name))
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: SnapshotName) -> None:
         """Delete a snapshot; BrokerError (not-found)."""
         await self._alone(self._delete(name))
 
-    def archive(self, name: str) -> AsyncIterator[bytes]:
+    def archive(self, name: SnapshotName) -> AsyncIterator[bytes]:
         """The files of a snapshot as a tar archive; BrokerError (not-found)."""
         from .archive import pack  # not needed for a start
 
@@ -117,7 +124,7 @@ class Snapshots:
         paths = sorted(path for path in folder.rglob("*") if path.name in (MANIFEST, DATA_FILE))
         return pack([(path.relative_to(folder).as_posix(), path) for path in paths])
 
-    async def keep(self, name: str, archive: AsyncIterator[bytes], bytes_max: int) -> Snapshot:
+    async def keep(self, name: SnapshotName, archive: AsyncIterator[bytes], bytes_max: int) -> Snapshot:
         """Store an archive as a snapshot; BrokerError: argument-error, entity-already-exists, server-busy."""
         return await self._alone(self._keep(name, archive, bytes_max))
 
@@ -143,7 +150,7 @@ class Snapshots:
             self._temporary = tempfile.TemporaryDirectory(prefix="emubus-")
         return Path(self._temporary.name)
 
-    async def _take(self, name: str) -> Snapshot:
+    async def _take(self, name: SnapshotName) -> Snapshot:
         draft = self._draft(name)
         try:
             await asyncio.to_thread(_make_empty, draft)
@@ -155,7 +162,7 @@ class Snapshots:
         finally:
             await asyncio.to_thread(shutil.rmtree, draft, ignore_errors=True)
 
-    async def _keep(self, name: str, archive: AsyncIterator[bytes], bytes_max: int) -> Snapshot:
+    async def _keep(self, name: SnapshotName, archive: AsyncIterator[bytes], bytes_max: int) -> Snapshot:
         from .archive import UnusableArchive, unpack
 
         draft = self._draft(name)
@@ -171,14 +178,14 @@ class Snapshots:
         finally:
             await asyncio.to_thread(shutil.rmtree, draft, ignore_errors=True)
 
-    async def _delete(self, name: str) -> None:
+    async def _delete(self, name: SnapshotName) -> None:
         self.get(name)
         doomed = self._folder / f".old-{name}"
         await asyncio.to_thread(shutil.rmtree, doomed, ignore_errors=True)
         (self._folder / name).rename(doomed)  # one rename, so that a kill leaves no half of it
         await asyncio.to_thread(shutil.rmtree, doomed, ignore_errors=True)
 
-    def _draft(self, name: str) -> Path:
+    def _draft(self, name: SnapshotName) -> Path:
         """The temporary folder for making a snapshot; BrokerError if the name is taken."""
         folder = self._folder
         if (folder / name).exists():
@@ -197,7 +204,7 @@ class Snapshots:
 
     # ---- restoring
 
-    async def _restore(self, name: str) -> Snapshot:
+    async def _restore(self, name: SnapshotName) -> Snapshot:
         snapshot = self.get(name)
         count = len(self._broker.workers)
         if snapshot.store_count != count:
@@ -229,7 +236,7 @@ class Snapshots:
         log.info("snapshot restored", snapshot=name, entities=snapshot.entity_count, messages=snapshot.message_count)
         return snapshot
 
-    async def _give_up(self, name: str) -> None:
+    async def _give_up(self, name: SnapshotName) -> None:
         detached = BrokerError(Condition.DETACH_FORCED, f"The snapshot '{name}' is restored; attach again.")
         away = BrokerError(Condition.SERVER_BUSY, f"The snapshot '{name}' is being restored; please try again.")
         await self._broker.give_up_stores(detached, away)
@@ -334,14 +341,14 @@ def _read_all(source: Path, store_count: int) -> tuple[Catalog, Sequence[Store]]
     return catalog, [read_into_memory(folder, TABLES) for folder in folders]
 
 
-def _read(folder: Path) -> Snapshot:
+def _read(folder: Path, name: SnapshotName) -> Snapshot:
     values: dict[str, object] = json.loads((folder / MANIFEST).read_text())
     if values.pop("format") != FORMAT:
         raise ValueError(f"its format is not {FORMAT}")
-    return _snapshot(values, folder.name)
+    return _snapshot(values, name)
 
 
-def _snapshot(values: Mapping[str, object], name: str) -> Snapshot:
+def _snapshot(values: Mapping[str, object], name: SnapshotName) -> Snapshot:
     numbers: dict[str, int] = {}
     for key, value in values.items():
         if key == "name":
@@ -352,10 +359,10 @@ def _snapshot(values: Mapping[str, object], name: str) -> Snapshot:
     return Snapshot(name=name, **numbers)
 
 
-def _checked(draft: Path, name: str) -> Snapshot:
+def _checked(draft: Path, name: SnapshotName) -> Snapshot:
     """The description in an archive, if its files are sound."""
     try:
-        snapshot = _read(draft)
+        snapshot = _read(draft, name)
     except OSError:
         raise ValueError(f"it has no {MANIFEST}") from None
     snapshot = _snapshot({**asdict(snapshot), "size_bytes": _size(draft)}, name)

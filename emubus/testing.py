@@ -48,6 +48,7 @@ from .broker.model.descriptions import (
     TrueFilter,
 )
 from .broker.model.profiles import Profile, defaults_of
+from .broker.names import SnapshotName
 from .conditions.behaviour import Value
 from .conditions.fault_table import Fault, FaultKind, FaultOperation
 from .config import Auth, Config, ConfigError, Durability, Tls, load_config
@@ -272,11 +273,11 @@ class EmubusServer(ConditionVerbs):
 
     def snapshot(self, name: str) -> Snapshot:
         """Take a snapshot of all entities and messages; BrokerError if the name is taken."""
-        return self.run(self._server.snapshots.take(name))
+        return self.run(self._server.snapshots.take(SnapshotName(name)))
 
     def restore(self, name: str) -> Snapshot:
         """Restore a snapshot; clients attach again by themselves."""
-        return self.run(self._server.snapshots.restore(name))
+        return self.run(self._server.snapshots.restore(SnapshotName(name)))
 
     def add_fault(
         self,

@@ -15,6 +15,7 @@ from ..broker.broker import Broker
 from ..broker.clock import Clock
 from ..broker.errors import Condition
 from ..broker.model.descriptions import Topology
+from ..broker.names import KeptFile, SnapshotName
 from ..conditions.engine import Conditions
 from ..conditions.fault_table import FaultTable
 from ..story.ring import Story
@@ -46,7 +47,7 @@ class FaultsPort(Protocol):
 class Snapshot:
     """A copy of the whole namespace at one moment (`taken_at`, Unix ms)."""
 
-    name: str
+    name: SnapshotName
     taken_at: int
     store_count: int
     entity_count: int
@@ -61,39 +62,39 @@ class SnapshotsPort(Protocol):
         """All snapshots, the oldest first."""
         ...
 
-    def get(self, name: str) -> Snapshot:
+    def get(self, name: SnapshotName) -> Snapshot:
         """One snapshot."""
         ...
 
-    async def take(self, name: str) -> Snapshot:
+    async def take(self, name: SnapshotName) -> Snapshot:
         """Take a snapshot; the broker goes on."""
         ...
 
-    async def restore(self, name: str) -> Snapshot:
+    async def restore(self, name: SnapshotName) -> Snapshot:
         """Restore the namespace from a snapshot."""
         ...
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: SnapshotName) -> None:
         """Delete a snapshot."""
         ...
 
-    def archive(self, name: str) -> AsyncIterator[bytes]:
+    def archive(self, name: SnapshotName) -> AsyncIterator[bytes]:
         """The files of a snapshot as a tar archive."""
         ...
 
-    async def keep(self, name: str, archive: AsyncIterator[bytes], bytes_max: int) -> Snapshot:
+    async def keep(self, name: SnapshotName, archive: AsyncIterator[bytes], bytes_max: int) -> Snapshot:
         """Store an archive's snapshot; BrokerError (argument-error) if it has none or is larger."""
         ...
 
 
 class KeptFiles(Protocol):
-    """Small files beside the messaging stores, by name. They block: call them on another thread."""
+    """The small files beside the messaging stores. They block: call them on another thread."""
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: KeptFile) -> bytes:
         """What a file has; nothing if it is missing or can't be read."""
         ...
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, name: KeptFile, data: bytes) -> None:
         """Replace a file, durably. BrokerError (server-busy) if the disk refuses it."""
         ...
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..broker.admin.overview import Route
+from ..broker.names import SnapshotName
 from ..conditions.condition import Planned, Struck
 from ..conditions.fault_table import Fault, FaultKind, FaultOperation
 from ..web.services import Snapshot
@@ -44,7 +45,7 @@ def route_in(found: Answer) -> Route:
 def snapshot_in(found: Answer) -> Snapshot:
     """A snapshot."""
     return Snapshot(
-        found.text("name"),
+        SnapshotName(found.text("name")),
         found.number("taken_at"),
         found.number("store_count"),
         found.number("entity_count"),

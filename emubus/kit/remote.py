@@ -23,6 +23,7 @@ from ..broker.api import OutageKind
 from ..broker.errors import BrokerError, Condition
 from ..broker.model.catalog import Description, path_of
 from ..broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from ..broker.names import SnapshotName
 from ..conditions.behaviour import Value
 from ..conditions.fault_table import Fault, FaultKind, FaultOperation
 from ..web.atom.entries import entity_entry, named_entry, rule_entry
@@ -167,11 +168,11 @@ class RemoteEmubus(ConditionVerbs):
 
     def snapshot(self, name: str) -> Snapshot:
         """Take a snapshot of all entities and messages."""
-        return snapshot_in(self._control("PUT", f"/snapshots/{quote(name, safe='')}"))
+        return snapshot_in(self._control("PUT", f"/snapshots/{SnapshotName(name)}"))
 
     def restore(self, name: str) -> Snapshot:
         """Restore a snapshot; SDKs reconnect on their own."""
-        return snapshot_in(self._control("POST", f"/snapshots/{quote(name, safe='')}/restore"))
+        return snapshot_in(self._control("POST", f"/snapshots/{SnapshotName(name)}/restore"))
 
     # ---- time
 

@@ -76,6 +76,7 @@ def test_reset_goes_back_to_the_start(emubus: CommandLine) -> None:
         (("fault", "add", "server-buzy"), 1, "body.kind is 'server-buzy'; allowed: "),
         (("fault", "clear", "99"), 1, "No fault 99 is set"),
         (("snapshot", "take"), 2, "needs the NAME"),
+        (("snapshot", "delete", "../data"), 2, "can't be the name of a snapshot"),
         (("snapshot", "restore", "none"), 1, "none"),
         (("snapshot", "upload", "one", "--file", "/no/such/file"), 2, "can't be read"),
         (("reset", "--to", "strt"), 2, "did you mean start?"),

@@ -14,6 +14,7 @@ import pytest
 from emubus import data_folder
 from emubus.broker.admin.verify import check_data_folder
 from emubus.broker.api import TABLES
+from emubus.broker.names import SnapshotName
 from emubus.data_folder import DataFolder
 from emubus.server import Server, own_folder
 from emubus.storage import (
@@ -230,10 +231,10 @@ def test_a_snapshot_has_what_was_in_the_journal_alone_and_a_restore_begins_anoth
         await server.start()
         try:
             await small.put(server, 10)
-            await server.snapshots.take("s")
+            await server.snapshots.take(SnapshotName("s"))
             await small.put(server, 20)
             before = names(tmp_path / "data")
-            await server.snapshots.restore("s")
+            await server.snapshots.restore(SnapshotName("s"))
             small.copy(tmp_path / "data", tmp_path / "restored")
             await small.put(server, 3)
             small.copy(tmp_path / "data", tmp_path / "killed")

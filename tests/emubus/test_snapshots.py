@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from emubus import snapshots
 from emubus.broker.admin.folder_view import COMPLETE_FILE, SNAPSHOT_FOLDER, STAGING_FOLDER
 from emubus.broker.admin.verify import check_data_folder
+from emubus.broker.errors import BrokerError
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.commands.check import check_data
 from emubus.data_folder import DataFolder
@@ -23,6 +25,7 @@ from emubus.storage import FolderLock, StoreError, copy_files, sync_file
 from emubus.testing import EmubusServer
 
 from ..broker.driving import encoded
+from ..broker.test_names import NO_NAMES
 from .folders.killing import Killed
 
 STORES = 16
@@ -202,6 +205,27 @@ def test_drafts_of_snapshots_that_were_cut_short_are_no_snapshots(data: Path) ->
         assert [each.name for each in server.call(server.server.snapshots.list)] == ["s"]
         assert server.snapshot("t").message_count == 3
         assert sorted(path.name for path in (data / SNAPSHOT_FOLDER).iterdir()) == ["s", "t", "u", "v"]
+
+
+def test_a_folder_whose_name_is_no_snapshots_is_not_offered_until_it_is_renamed(data: Path) -> None:
+    folder = data / SNAPSHOT_FOLDER
+    (folder / "s").rename(folder / "my own")
+    with EmubusServer(data_dir=data) as server:
+        with capture_logs() as logs:
+            assert server.call(server.server.snapshots.list) == []
+        (said,) = logs
+        assert (said["event"], said["remedy"]) == ("snapshot skipped: its name", "rename the folder")
+        (folder / "my own").rename(folder / "own")
+        assert server.restore("own").message_count == 1
+
+
+@pytest.mark.parametrize("text", NO_NAMES)
+def test_no_text_but_a_name_reaches_a_snapshot(text: str, tmp_path: Path) -> None:
+    with EmubusServer(data_dir=tmp_path / "data") as server:
+        for act in (server.snapshot, server.restore):
+            with pytest.raises(BrokerError, match="can't be the name of a snapshot"):
+                act(text)
+    assert not (tmp_path / "data" / SNAPSHOT_FOLDER).exists()
 
 
 def test_snapshots_of_a_server_in_memory_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

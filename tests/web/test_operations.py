@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import html
+import os
 import re
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -24,6 +26,7 @@ from emubus.broker.model.descriptions import (
 )
 from emubus.testing import EmubusServer
 
+from ..broker.test_names import NO_NAMES
 from .namespace import counts, lock, send
 
 PAGE = "/emubus/page"
@@ -186,6 +189,21 @@ async def test_conditions_faults_and_outages_begin_and_end_in_one_table(
     status, text = await posted(client, "begin-failure", **{**condition, "entity": "none"})
     assert status == 404
     assert (await posted(client, "end-failure", kind="fault", number="9"))[0] == 404
+
+
+@pytest.mark.parametrize("do", ["take", "restore", "delete"])
+async def test_the_form_of_snapshots_takes_names_only(
+    client: aiohttp.ClientSession, server: EmubusServer, do: str, tmp_path: Path
+) -> None:
+    (tmp_path / "precious").write_text("kept")
+    up = "/".join([".."] * 12)
+    for name in (f"x/{up}{tmp_path}", f"{up}{tmp_path}", str(tmp_path), f"../../{tmp_path.name}", *NO_NAMES):
+        if name != name.strip():  # which a form leaves out
+            continue
+        status, text = await posted(client, "snapshot", do=do, name=name)
+        assert (status, "can't be the name of a snapshot" in html.unescape(text)) == (400, True), name
+    assert os.listdir(tmp_path) == ["precious"]
+    assert server.call(server.server.snapshots.list) == []
 
 
 async def test_a_snapshot_is_taken_restored_and_deleted(client: aiohttp.ClientSession, server: EmubusServer) -> None:

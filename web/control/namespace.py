@@ -10,6 +10,7 @@ from typing import Final
 
 from aiohttp import web
 
+from ...broker.names import SnapshotName
 from ...telemetry.collecting import release
 from ..limits import ARCHIVE_BYTES_MAX
 from ..services import Snapshot, SnapshotsPort
@@ -20,7 +21,7 @@ from .schema import Schema, array, choice, integer, mapping, named, record, text
 
 ARCHIVE: Final = "application/x-tar"
 
-_NAME: Final = text("Name of a snapshot.", pattern="[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_NAME: Final = text("Name of a snapshot.", pattern=SnapshotName.PATTERN)
 _AT: Final = {"name": _NAME}
 SNAPSHOT: Final = named(
     "Snapshot",
@@ -96,6 +97,10 @@ def _shown(snapshot: Snapshot) -> dict[str, object]:
     return asdict(snapshot)
 
 
+def _name(call: ControlCall) -> SnapshotName:
+    return SnapshotName(call.path.one("name", str))
+
+
 def _snapshots(call: ControlCall) -> SnapshotsPort:
     return call.services.snapshots
 
@@ -107,28 +112,28 @@ async def list_snapshots(call: ControlCall) -> object:
 
 async def take_snapshot(call: ControlCall) -> object:
     """Take a snapshot."""
-    return _shown(await _snapshots(call).take(call.path.one("name", str)))
+    return _shown(await _snapshots(call).take(_name(call)))
 
 
 async def show_snapshot(call: ControlCall) -> object:
     """One snapshot."""
-    return _shown(_snapshots(call).get(call.path.one("name", str)))
+    return _shown(_snapshots(call).get(_name(call)))
 
 
 async def restore_snapshot(call: ControlCall) -> object:
     """Restore a snapshot."""
-    return _shown(await _snapshots(call).restore(call.path.one("name", str)))
+    return _shown(await _snapshots(call).restore(_name(call)))
 
 
 async def delete_snapshot(call: ControlCall) -> object:
     """Delete a snapshot."""
-    await _snapshots(call).delete(call.path.one("name", str))
-    return {"name": call.path.one("name", str)}
+    await _snapshots(call).delete(_name(call))
+    return {"name": _name(call)}
 
 
 async def download_snapshot(call: ControlCall) -> object:
     """The files of a snapshot as a tar archive."""
-    name = call.path.one("name", str)
+    name = _name(call)
     chunks = _snapshots(call).archive(name)
     response = web.StreamResponse()
     response.content_type = ARCHIVE
@@ -146,7 +151,7 @@ async def upload_snapshot(call: ControlCall) -> object:
     if length is not None and length > ARCHIVE_BYTES_MAX:
         raise ControlRefusal(413, f"The archive has {length} bytes; at most {ARCHIVE_BYTES_MAX} are allowed.")
     chunks = call.request.content.iter_chunked(1 << 20)
-    return _shown(await _snapshots(call).keep(call.path.one("name", str), chunks, ARCHIVE_BYTES_MAX))
+    return _shown(await _snapshots(call).keep(_name(call), chunks, ARCHIVE_BYTES_MAX))
 
 
 ENDPOINTS: Final = (

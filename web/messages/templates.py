@@ -16,11 +16,11 @@ import structlog
 from aiohttp import web
 
 from ...broker.errors import BrokerError, Condition
+from ...broker.names import KeptFile
 from ..json_object import JsonObject
 from ..services import KeptFiles
 from .json_lines import message_of
 
-FILE: Final = "templates.json"
 TEMPLATES_MAX: Final = 200
 MESSAGE_CHARS_MAX: Final = 512 << 10
 """Longest message of a template, as JSON."""
@@ -75,7 +75,7 @@ class Templates:
     async def _load(self) -> dict[str, JsonObject]:
         async with self._turn:
             if self._kept is None:
-                data = b"" if self._files is None else await asyncio.to_thread(self._files.read, FILE)
+                data = b"" if self._files is None else await asyncio.to_thread(self._files.read, KeptFile.TEMPLATES)
                 self._kept = _parsed(data)
             return self._kept
 
@@ -83,7 +83,7 @@ class Templates:
         async with self._turn:
             if self._files is not None:
                 data = json.dumps({name: dict(message) for name, message in kept.items()}, indent=1).encode()
-                await asyncio.to_thread(self._files.write, FILE, data)
+                await asyncio.to_thread(self._files.write, KeptFile.TEMPLATES, data)
             self._kept = kept
 
 
@@ -92,7 +92,7 @@ def _parsed(data: bytes) -> dict[str, JsonObject]:
     try:
         return {name: JsonObject(message) for name, message in JsonObject(json.loads(data or b"{}")).items()}
     except (TypeError, ValueError) as error:
-        log.warning("the templates of messages can't be read", file=FILE, cause=str(error))
+        log.warning("the templates of messages can't be read", file=KeptFile.TEMPLATES.value, cause=str(error))
         return {}
 
 

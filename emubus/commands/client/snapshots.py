@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
+from ...broker.errors import BrokerError
+from ...broker.names import SnapshotName
 from .. import EXIT_OK
 from ..options import ConfigError
 from .address import add_server_options
@@ -37,11 +38,11 @@ def add_snapshot(parser: argparse.ArgumentParser) -> None:
 def _snapshot(parsed: argparse.Namespace) -> int:
     if (parsed.name is None) != (parsed.action == "list"):
         raise ConfigError("every action but list needs the NAME of a snapshot")
-    at = f"/snapshots/{quote(parsed.name or '', safe='')}"
+    at = "/snapshots" if parsed.name is None else f"/snapshots/{_name(parsed.name)}"
     with connect(parsed) as api:
         match parsed.action:
             case "list":
-                answer = api.get("/snapshots")
+                answer = api.get(at)
                 rows = [
                     [
                         each["name"],
@@ -72,6 +73,13 @@ def _snapshot(parsed: argparse.Namespace) -> int:
                 answer = api.get(at)
     show(parsed, answer, [f"{_DONE[parsed.action]} snapshot {answer['name']}"])
     return EXIT_OK
+
+
+def _name(text: str) -> SnapshotName:
+    try:
+        return SnapshotName(text)
+    except BrokerError as error:
+        raise ConfigError(error.description) from None
 
 
 def _read(file: Path) -> bytes:

@@ -10,8 +10,9 @@ import pytest
 
 from emubus.broker.admin.folder_view import FolderView
 from emubus.broker.model.descriptions import QueueDescription
+from emubus.broker.names import KeptFile
 from emubus.testing import EmubusServer
-from emubus.web.messages.templates import FILE, MESSAGE_CHARS_MAX, TEMPLATES_MAX
+from emubus.web.messages.templates import MESSAGE_CHARS_MAX, TEMPLATES_MAX
 
 from .client import Http
 from .conftest import PLAIN
@@ -80,7 +81,7 @@ def test_templates_survive_a_restart_and_a_damaged_file_does_not_stop_it(tmp_pat
     assert list(view.verify(view.manifest())) == []
     with EmubusServer([QueueDescription(PLAIN)], data_dir=folder) as server:
         assert Http(server.http_port).get("/templates/t")["message"] == MESSAGE
-    (folder / FILE).write_bytes(b"[1]")
+    (folder / KeptFile.TEMPLATES).write_bytes(b"[1]")
     with EmubusServer([QueueDescription(PLAIN)], data_dir=folder) as server:
         assert Http(server.http_port).get("/templates") == {"templates": []}
 

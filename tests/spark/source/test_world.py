@@ -17,6 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from emubus.broker.api import OutageKind
 from emubus.broker.model.descriptions import QueueDescription
+from emubus.broker.names import SnapshotName
 from emubus.conditions.fault_table import FaultKind, FaultOperation
 from emubus.spark_connector.errors import Code, ConnectorError
 from emubus.spark_connector.source.stream import StreamReader
@@ -76,7 +77,7 @@ def with_snapshot(server: EmubusServer) -> None:
     """48 messages; the snapshot `s` has the first 32."""
     send_texts(server, "q", 32)
     if "s" in {each.name for each in server.server.snapshots.list()}:
-        server.run(server.server.snapshots.delete("s"))
+        server.run(server.server.snapshots.delete(SnapshotName("s")))
     server.snapshot("s")
     send_texts(server, "q", 16, first=32)
 

@@ -14,6 +14,7 @@ from aiohttp import web
 from ....broker.admin import figures
 from ....broker.api import OutageKind
 from ....broker.errors import BrokerError
+from ....broker.names import SnapshotName
 from ....conditions.fault_table import STRIKES, FaultKind, FaultOperation
 from ....conditions.presets import PRESETS
 from ....conditions.table import TABLE
@@ -161,8 +162,9 @@ async def end(site: Site, request: web.Request) -> web.Response:
 async def snapshot(site: Site, request: web.Request) -> web.Response:
     """Take, restore or delete a snapshot."""
     form = await read_form(request)
-    snapshots, name = site.services.snapshots, form.text("name")
+    snapshots = site.services.snapshots
     try:
+        name = SnapshotName(form.text("name"))
         match form.choice("do", "Snapshot", ("take", "restore", "delete")):
             case "take":
                 await snapshots.take(name)

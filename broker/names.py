@@ -1,0 +1,45 @@
+"""Names that people give to what the server keeps: values that can't be wrong.
+
+A value is made of a text by its one parser, its constructor, which refuses with BrokerError (argument-error): the
+value, the rule, and a remedy. A function that builds a path from such a name asks for the type, never for `str`, so
+that no caller can hand in a text that was not checked. Does not know which names are taken.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Final
+
+from .errors import BrokerError, Condition
+
+SHOWN_CHARS_MAX: Final = 80
+
+
+class KeptFile(StrEnum):
+    """The small files beside the messaging stores, all of them."""
+
+    TEMPLATES = "templates.json"
+
+
+class SnapshotName(str):
+    """The name of a snapshot, and of its folder: one part of a path, never hidden, never `.` or `..`."""
+
+    __slots__ = ()
+
+    PATTERN: Final = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+
+    def __new__(cls, text: str) -> SnapshotName:
+        if re.fullmatch(cls.PATTERN, text) is None:
+            raise BrokerError(
+                Condition.ARGUMENT_ERROR,
+                f"{excerpt(text)} can't be the name of a snapshot: a name begins with a letter or a digit; it "
+                "has 1 to 64 letters and digits of ASCII, '.', '_' and '-'. Choose another, such as 'before-release'.",
+            )
+        return super().__new__(cls, text)
+
+
+def excerpt(text: str) -> str:
+    """A text for an error: quoted, cut, and with escapes for what is no printable ASCII."""
+    shown = ascii(text)
+    return shown if len(shown) <= SHOWN_CHARS_MAX else f"{shown[: SHOWN_CHARS_MAX - 1]}…"
