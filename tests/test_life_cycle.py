@@ -5,7 +5,6 @@ from __future__ import annotations
 from emubus.broker.partition.records import HOMES
 from emubus.broker.partition.requests import (
     AcceptSession,
-    AdoptSequence,
     CheckOperation,
     GetExtent,
     GetSessionState,
@@ -23,7 +22,6 @@ from .life_cycle_page import PAGE, diagram, moves, name_of, page, requests
 
 MOVE_NOTHING = {
     AcceptSession,
-    AdoptSequence,
     CheckOperation,
     GetSessionState,
     ListSessions,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from ...storage import StoreError
 from .. import service_errors
 from ..entities.entity import Entity
 from ..entities.namespace import Namespace
@@ -118,15 +119,20 @@ class Administration:
     ) -> list[tuple[Entity, Entity | None]]:
         """Delete entities (topics before their subscriptions) and create others, in one change of the catalog.
 
-        Detaches the links of deleted entities with `detached`. `keeps_numbers` as in `Catalog.exchange`. Returns each
-        new entity with the old one of its path, if any. Raises BrokerError (server-busy).
+        Detaches the links of deleted entities with `detached`. With `keeps_numbers` a new entity continues the sequence
+        numbers of the old one of its path. Returns each new entity with that old one, if any. Raises BrokerError
+        (server-busy).
         """
         self._checks.all_stores_work()
         stores = stores_of(doomed)
         before = {entity_key(each.path): each for each in doomed}
         paths = [each.path for each in doomed]
         now = self._namespace.clock.now_ms()
-        entries = self._namespace.catalog.exchange(paths, stores, made, now, keeps_numbers=keeps_numbers)
+        try:
+            counters = {each.queue_id: each.next_counters() for each in doomed} if keeps_numbers else {}
+        except StoreError as error:
+            raise service_errors.namespace_unavailable(str(error)) from error
+        entries = self._namespace.catalog.exchange(paths, stores, made, now, counters)
         self.clear(doomed, stores, detached)
         added = [self._namespace.add(entry) for entry in entries]
         return [(each, before.get(entity_key(each.path))) for each in added]

@@ -2,7 +2,7 @@
 
 A purge gives the description of an entity a new queue id, in one change of the catalog: its messages disappear from all
 partitions and outboxes at one moment, and `Cleanup` removes the old rows like those of a deleted entity. Sequence
-numbers continue. Owned by the `Broker`.
+numbers continue: the same change of the catalog says from where. Owned by the `Broker`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from ..model.catalog import Description
 from ..model.descriptions import SubscriptionDescription, TopicDescription
 from ..outcomes import Complete
 from ..partition.records import MESSAGES, Home, Record, message_key
-from ..partition.requests import AdoptSequence
 from ..partition.step import Counted
 from .administration import Administration
 from .folder_view import CATALOG_FOLDER, STORE_FOLDER
@@ -66,7 +65,6 @@ class Maintenance:
         for entity, before in self._administration.exchange(doomed, made, detached, keeps_numbers=True):
             if before is not None:
                 for new, old in zip(entity.partitions, before.partitions, strict=True):
-                    new.submit(AdoptSequence(old))  # after all earlier requests
                     new.worker.message_counts.go_on_as(new.queue_id, old.queue_id)
                 purged = (entity.queue_id, Counted.PURGED, "", message_counts[before.queue_id])
                 entity.partitions[0].worker.message_counts.add([purged])

@@ -53,15 +53,21 @@ class Totals:
 class PartitionHandle:
     """The handle of partition `index` of `entity`, in memory or not; implements `step.PartitionRef`."""
 
-    __slots__ = ("entity", "index", "partitioned", "queue_id", "size_bytes_max", "worker")
+    __slots__ = ("entity", "first_counter", "index", "partitioned", "queue_id", "size_bytes_max", "worker")
 
-    def __init__(self, entity: EntityBase, index: int, worker: Worker, size_bytes_max: int) -> None:
+    def __init__(self, entity: EntityBase, index: int, worker: Worker, size_bytes_max: int, first_counter: int) -> None:
         self.entity = entity
         self.queue_id = entity.queue_id
         self.index = index
         self.partitioned = entity.partitioned
         self.size_bytes_max = size_bytes_max
+        self.first_counter = first_counter
         self.worker = worker
+
+    @property
+    def gone(self) -> BrokerError | None:
+        """Why the entity does nothing any more; None as long as it exists."""
+        return self.entity.gone
 
     @property
     def description(self) -> Description:
@@ -147,6 +153,7 @@ class EntityBase:
     """A queue, topic or subscription with one partition per worker: 1 if unpartitioned, else the profile's count.
 
     `partition_bytes_max` limits one partition; a partition calls `on_outbox(handle)` when its outbox has messages.
+    `first_counters` are the lowest of its partitions, as of `Entry.first_counters`.
     """
 
     routing: SubscriptionRouting | None = None
@@ -164,6 +171,7 @@ class EntityBase:
         bounds: MessageBounds = STANDARD_BOUNDS,
         namespace: str = "",
         receive_quota: ReceiveQuota | None = None,
+        first_counters: Sequence[int] | None = None,
     ) -> None:
         self.bounds = bounds
         self.receive_quota = receive_quota or ReceiveQuota()
@@ -173,7 +181,8 @@ class EntityBase:
         self.partitioned = partitioned
         self.on_outbox = on_outbox
         self.partitions = [
-            PartitionHandle(self, index, worker, partition_bytes_max) for index, worker in enumerate(workers)
+            PartitionHandle(self, index, worker, partition_bytes_max, first)
+            for index, (worker, first) in enumerate(zip(workers, first_counters or [1] * len(workers), strict=True))
         ]
         self.dispatchers = {sub_queue: Dispatcher[Delivery](len(workers), self._ask) for sub_queue in SubQueue}
         self.selecting: dict[SubQueue, set[Dispatcher[Delivery]]] = {sub_queue: set() for sub_queue in SubQueue}
@@ -247,6 +256,10 @@ class EntityBase:
                 pass
             is_limited = True
         return Totals(messages, bytes_used, is_limited)
+
+    def next_counters(self) -> list[int]:
+        """Return the counter of each partition that its next message gets. StoreError."""
+        return [handle.worker.counters(self.queue_id).next_counter for handle in self.partitions]
 
     def message_counts(self) -> list[int]:
         """Return messages per home (see `records.Home`) over the reachable partitions."""

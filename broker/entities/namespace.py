@@ -160,6 +160,7 @@ class Namespace:
             bounds=message_bounds(self.limits),
             namespace=self.namespace,
             receive_quota=self._receive_quota(description),
+            first_counters=entry.first_counters,
         )
         if isinstance(description, TopicDescription):
             entity.use_subscriptions(TopicSubscriptions(entity))

@@ -63,6 +63,7 @@ class Entry:
     """An entity in the catalog: the id of its rows, and its description.
 
     `numbered_since` is the id under which its sequence numbers began, None if that is `queue_id`: a purge keeps them.
+    `first_counters` are then the lowest counters of its partitions that no message had before the purge.
     The instants are Unix ms, None if unknown (older data) or in the future. `accessed_at` is as of the last stop;
     `Administration.accessed_at` is current.
     """
@@ -73,6 +74,7 @@ class Entry:
     updated_at: int | None = None
     accessed_at: int | None = None
     numbered_since: int | None = None
+    first_counters: Sequence[int] | None = None
 
 
 class CatalogError(Exception):
@@ -235,12 +237,12 @@ class Catalog:
         stores: Mapping[int, list[int]],
         made: Sequence[Description],
         now: int,
-        *,
-        keeps_numbers: bool,
+        counters: Mapping[int, Sequence[int]],
     ) -> list[Entry]:
         """Remove entities like `delete`, create others, perhaps with the same paths, and return the new entries.
 
-        `keeps_numbers` if an entity on the path of a removed one will continue its sequence numbers.
+        An entity on the path of a removed one continues its sequence numbers if `counters` has the next ones of that
+        one's partitions, by its queue id: in the same commit, so that no kill makes an entity forget its numbers.
         All or nothing. Raises BrokerError (server-busy). Blocks for one commit.
         """
         before = {entity_key(path): self._entries[entity_key(path)] for path in gone}
@@ -250,9 +252,10 @@ class Catalog:
         for number, wanted in enumerate(made, self._next_id):
             path = entity_key(path_of(wanted))
             known = before.get(path)
-            since = None if known is None else known.numbered_since or known.queue_id
+            first = None if known is None else counters.get(known.queue_id)
+            since = None if known is None or first is None else known.numbered_since or known.queue_id
             entries[path] = (
-                replace(known, queue_id=number, numbered_since=since if keeps_numbers else None)
+                replace(known, queue_id=number, numbered_since=since, first_counters=first)
                 if known is not None and is_same(known.description, wanted)
                 else Entry(number, _renamed(self._as_known(wanted, now), wanted.name), created_at=now, updated_at=now)
             )
@@ -422,7 +425,13 @@ FIXED_FIELDS = {
 }
 
 
-_OPTIONAL = ("created_at", "updated_at", "accessed_at", "numbered_since")  # fields of an `Entry`, in order
+_OPTIONAL = (
+    "created_at",
+    "updated_at",
+    "accessed_at",
+    "numbered_since",
+    "first_counters",
+)  # fields of an `Entry`, in order
 
 
 def _number(value: object) -> int:

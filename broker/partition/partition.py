@@ -38,7 +38,6 @@ from .records import (
 )
 from .requests import (
     AcceptSession,
-    AdoptSequence,
     CancelScheduled,
     CheckOperation,
     Commit,
@@ -310,14 +309,6 @@ class Partition:
         """The error if the lock can't end with this outcome now, else None."""
         return self._settle.refusal(operation, now)
 
-    def _adopt_sequence(self, request: AdoptSequence, now: int, view: Reader, step: Step) -> None:
-        del now
-        counters = self.state.counters
-        source = self._sibling(request.source, view).counters
-        counters.advance_to(source.next_counter)
-        step.touched[self.state.queue_id] = counters
-        step.changes.append((STATE, STATE_KEY.pack(self.state.queue_id), counters.pack()))
-
     def _delete_rows(self, request: DeleteRows, now: int, view: Reader, step: Step) -> None:
         del now
         state = self.state
@@ -364,7 +355,6 @@ HANDLERS: Final[dict[type, Callable[[Partition], Handler]]] = {
     Resubmit: lambda partition: partition._resubmit,
     Commit: lambda partition: partition._commit,
     CheckOperation: lambda partition: partition._check_operation,
-    AdoptSequence: lambda partition: partition._adopt_sequence,
     DeleteRows: lambda partition: partition._delete_rows,
 }
 """What a request is handled by, in every partition."""

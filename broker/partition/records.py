@@ -255,10 +255,6 @@ class Counters:
         self.next_counter = counter + count
         return counter
 
-    def advance_to(self, counter: int) -> None:
-        """Continue at `counter` or higher."""
-        self.next_counter = max(self.next_counter, counter)
-
     def add_bytes(self, count: int) -> None:
         """Add `count` bytes, negative for removed rows."""
         self.bytes_used += count
@@ -268,12 +264,15 @@ class Counters:
         return STATE_VALUE.pack(self.next_counter, self.bytes_used, *self.messages)
 
     @classmethod
-    def unpack(cls, row: bytes | None) -> Counters:
-        """Return the counters of a `state` row; None (no row) is a partition that never had a message."""
+    def unpack(cls, row: bytes | None, first_counter: int = 1) -> Counters:
+        """Return the counters of a `state` row; None (no row) is a partition that never had a message.
+
+        `first_counter` is the partition's lowest one, which a purge may have set.
+        """
         if row is None:
-            return cls()
+            return cls(first_counter)
         next_counter, bytes_used, *messages = STATE_VALUE.unpack(row)
-        return cls(next_counter, bytes_used, messages)
+        return cls(max(next_counter, first_counter), bytes_used, messages)
 
 
 class ByteTotal:

@@ -377,18 +377,11 @@ def must_be_retried(request: Request) -> bool:
     """
     if isinstance(request, Settle | SettleRun):
         return request.done is None and isinstance(request.outcome, Release | Abandon)
-    return isinstance(request, ReleaseSession | AdoptSequence)
+    return isinstance(request, ReleaseSession)
 
 
 Operation = Send | Schedule | CancelScheduled | Settle | SetSessionState | Transfer
 """The operations of a transaction."""
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class AdoptSequence(FireAndForget):
-    """Continue the sequence numbers of another partition of the same messaging store."""
-
-    source: PartitionRef
 
 
 @dataclass(slots=True, eq=False, repr=False)

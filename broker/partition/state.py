@@ -50,7 +50,7 @@ class PartitionState:
         self.index = ref.index
         self.partition_id = ref.index if ref.partitioned else None
         number_base = ref.index << PARTITION_SHIFT if ref.partitioned else 0
-        counters = Counters.unpack(view.get(STATE, STATE_KEY.pack(ref.queue_id)))
+        counters = Counters.unpack(view.get(STATE, STATE_KEY.pack(ref.queue_id)), ref.first_counter)
         self.rows = Rows(ref.queue_id, number_base, counters, ref.total)
         self.locks = Locks()
         self.last_activity_at = 0
@@ -82,7 +82,7 @@ class PartitionState:
 
     def roll_back(self, view: Reader) -> None:
         """Undo a batch: reload ready queues and counters from `view` (the committed rows), restore the locks."""
-        counters = Counters.unpack(view.get(STATE, STATE_KEY.pack(self.queue_id)))
+        counters = Counters.unpack(view.get(STATE, STATE_KEY.pack(self.queue_id)), self.ref.first_counter)
         self.rows.restart(counters)
         self.locks.roll_back()
         for ready_queue in self.ready_queues.values():

@@ -360,6 +360,13 @@ class PartitionRef(Protocol):
     index: int
     partitioned: bool
     size_bytes_max: int
+    first_counter: int
+    """The lowest of its sequence numbers, without the partition's bits."""
+
+    @property
+    def gone(self) -> BrokerError | None:
+        """Why the entity does nothing any more; None as long as it exists."""
+        ...
 
     @property
     def description(self) -> Receivable | TopicDescription:

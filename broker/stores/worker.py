@@ -20,7 +20,7 @@ from ..clock import Clock
 from ..errors import BrokerError, Condition
 from ..partition.partition import Partition
 from ..partition.records import DUE, OUTBOXES, STATE, STATE_KEY, Counters, Home
-from ..partition.requests import ExpireLocks, Request, Reserve, must_be_retried
+from ..partition.requests import DeleteRows, ExpireLocks, Request, Reserve, must_be_retried
 from ..partition.step import Delays, NoObserver, Observer, PartitionRef, Step
 from .batches import BATCH_BYTES_MAX, Submitted, can_split, halves, next_batch, split_receives
 from .commit_stats import CommitStats
@@ -189,8 +189,9 @@ class Worker:
         partition = self._open.by_queue_id.get(queue_id)
         if partition is not None:
             return partition.counters
+        ref = self._resolve(queue_id)
         with self._store.view() as view:
-            return Counters.unpack(view.get(STATE, STATE_KEY.pack(queue_id)))
+            return Counters.unpack(view.get(STATE, STATE_KEY.pack(queue_id)), 1 if ref is None else ref.first_counter)
 
     def has_outgoing(self, queue_id: int, *homes: Home) -> bool:
         """Whether a queue's partition has messages in these outboxes, or in any; True if the store can't be read."""
@@ -377,6 +378,12 @@ class Worker:
                 break
             done_count += 1
             if partition is None or ref is not last_ref:
+                gone = ref.gone
+                if gone is not None and type(request) is not DeleteRows:
+                    # It came before the entity was deleted or purged. A number that it took now would be given again:
+                    # the entity's successor goes on where this one was at that moment.
+                    step.effects.append((request.fail, gone))
+                    continue
                 partition, last_ref = partitions.get(ref.queue_id) or touch(ref, batch), ref
                 touched[ref.queue_id] = partition
             partition.apply(request, now, batch, step)

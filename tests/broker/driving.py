@@ -81,6 +81,8 @@ class Place:
     index: int = 3
     partitioned: bool = True
     size_bytes_max: int = 1 << 30
+    first_counter: int = 1
+    gone: None = None
     bounds: MessageBounds = STANDARD_BOUNDS
     routing: None = None
     total: None = None

@@ -70,6 +70,8 @@ class Place:
     index: int = 0
     partitioned: bool = False
     size_bytes_max: int = 1 << 30
+    first_counter: int = 1
+    gone: None = None
     bounds: MessageBounds = STANDARD_BOUNDS
     delays: None = None
 

@@ -10,6 +10,10 @@ from emubus.broker.model.catalog import Catalog
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.testing import EmubusServer
 
+from ..broker.driving import encoded
+from ..broker.namespace import send
+from .folders import small
+
 
 def generation(server: EmubusServer, address: str = "q") -> str:
     return server.call(lambda: server.server.broker.generation(address))
@@ -59,6 +63,44 @@ def test_a_purge_keeps_the_generation_because_it_keeps_the_numbers(tmp_path: Pat
         assert generation(server) == first
         server.reset()
         assert generation(server) != first
+
+
+@pytest.mark.parametrize("purges", [1, 2])
+def test_a_kill_behind_a_purge_keeps_the_numbers(tmp_path: Path, purges: int) -> None:
+    entities = (
+        *(QueueDescription("q"), QueueDescription("p", enable_partitioning=True), QueueDescription("unused")),
+        *(TopicDescription("t"), SubscriptionDescription("t", "s")),
+    )
+    data, killed = tmp_path / "data", tmp_path / "killed"
+    with EmubusServer(entities, data_dir=data) as server:
+        for address in ("q", "p", "t"):
+            for number in range(20):
+                server.run(send(server.server.broker, address, encoded(f"{number}")))
+        before = {path: next_numbers(server, path) for path in ("q", "p", "unused", "t", "t/Subscriptions/s")}
+        for _ in range(purges):
+            server.purge()
+        small.copy(data, killed)
+        assert {path: next_numbers(server, path) for path in before} == before
+    with EmubusServer(entities, data_dir=killed) as server:
+        assert {path: next_numbers(server, path) for path in before} == before
+        for address in ("q", "p", "t"):
+            server.run(send(server.server.broker, address, encoded("after")))
+        for path in ("q", "t/Subscriptions/s"):
+            assert [each.sequence_number for each in server.peek(path)] == before[path]
+        server.purge("q")
+    with EmubusServer(entities, data_dir=killed) as server:
+        assert next_numbers(server, "q") == [before["q"][0] + 1]
+
+
+def next_numbers(server: EmubusServer, path: str) -> list[int]:
+    """The counter of each partition of an entity that its next message gets."""
+
+    def look() -> list[int]:
+        entity = server.server.broker.entity(path)
+        assert entity is not None
+        return entity.next_counters()
+
+    return server.call(look)
 
 
 @pytest.mark.parametrize("on_disk", [True, False])
