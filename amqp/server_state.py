@@ -67,6 +67,7 @@ class ServerState:
         self._all_freed = asyncio.Event()
         self._cut_count = 0  # connections that no log line has counted yet
         self._is_cut_logged = False  # in this second
+        broker.on_keys_changed(self._keys_changed)
 
     def _network(self) -> Network:
         return self.faults
@@ -97,6 +98,10 @@ class ServerState:
             raise refusal
         self._opened[connection] = None
         self.faults.opened(connection)
+
+    def _keys_changed(self) -> None:
+        for connection in list(self.connections):
+            connection.claims.keys_changed()
 
     def lost(self, connection: LinkContext) -> None:
         """The socket of a connection is gone."""

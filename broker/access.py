@@ -12,10 +12,10 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import unquote
 
 from . import service_errors
@@ -37,17 +37,49 @@ class Claim:
     """Rights on a path and everything below it; path "" is the namespace. `expires_at` None is never.
 
     `is_of_entity`: the claim comes from a key of the entity at that path. It opens the entity and its subscriptions,
-    but no other entity whose name begins with the path.
+    but no other entity whose name begins with the path. It holds as long as the entity has that key, `key_text` being
+    one of its two texts under `key_name` (`Access.current`).
     """
 
     path: str
     rights: frozenset[Right]
     expires_at: int | None = None
     is_of_entity: bool = False
+    key_name: str = ""
+    key_text: str = field(default="", repr=False)
 
     def covers(self, path: str) -> bool:
         """Whether this claim applies to an entity path in compared form."""
         return _belongs_to(self.path, path) if self.is_of_entity else _is_prefix(self.path, path)
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What an operation needs: one of several `rights` on an address."""
+
+    address: str
+    rights: tuple[Right, ...]
+    path: str = field(init=False)
+    """The entity path of the address, in the form that is compared."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", parse_address(self.address).key)
+
+
+class Rights(Protocol):
+    """What the caller of an operation may do: operations that make, replace or delete things of others ask it."""
+
+    def allows(self, need: Need) -> bool:
+        """Whether the caller has one of the rights."""
+        ...
+
+    def require(self, need: Need) -> None:
+        """BrokerError (unauthorized-access) with the service's sentence unless `allows`."""
+        ...
+
+    def any_valid(self) -> bool:
+        """Whether the caller has any right at all."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +161,8 @@ class Access:
         if not self.verify:
             return Claim(path, ALL_RIGHTS)
         parsed = parse_token(token)
-        signed = [key for key in self._named(parsed.key_name, path) if _has_signed(key, parsed)]
+        named = self._named(parsed.key_name, path)
+        signed = [(key, text) for key in named for text in _texts(key) if _has_signed(text, parsed)]
         if not signed:
             raise _refusal("InvalidSignature: The token has an invalid signature.")
         if parsed.expires_at <= now:
@@ -137,9 +170,9 @@ class Access:
             raise _refusal(f"ExpiredToken: The token is expired. Expiration time: '{ended}'.")
         wanted = path if asked is None else _compared(asked)
         if any(_is_prefix(_compared(each), wanted) for each in _readings(unquote(parsed.resource))):
-            for key in signed:
+            for key, text in signed:
                 if key.scope is None or _belongs_to(_compared(key.scope), path):
-                    return Claim(path, key.rights, parsed.expires_at, key.scope is not None)
+                    return _claim(key, text, path, parsed.expires_at)
         raise _refusal(f"InvalidAudience: The token is not valid for '{self._resource(path)}'.")
 
     def claim_of_key(self, name: str, key: str) -> Claim:
@@ -148,8 +181,17 @@ class Access:
             return Claim("", ALL_RIGHTS)
         for known in self._named(name, None):
             if any(_equal(key, text) for text in _texts(known)):
-                return Claim(_compared(known.scope or ""), known.rights, is_of_entity=known.scope is not None)
+                return _claim(known, key, _compared(known.scope or ""), None)
         raise _refusal("InvalidSignature: The key name or the key is not valid.")
+
+    def current(self, claim: Claim) -> Claim | None:
+        """The claim with the rights that its key has now; None if the entity has lost the key."""
+        if not claim.is_of_entity:
+            return claim
+        for key in self._entity_keys(claim.path):
+            if key.name == claim.key_name and any(_equal(claim.key_text, text) for text in _texts(key)):
+                return replace(claim, rights=key.rights)
+        return None
 
     def claims_allow(self, claims: Iterable[Claim], address: str, right: Right, now: int | None = None) -> bool:
         """Whether the longest claim on an address has a right; with `now`, expired claims do not count."""
@@ -223,8 +265,14 @@ def _texts(key: SharedKey) -> tuple[str, ...]:
     return (key.key,) if key.secondary_key is None else (key.key, key.secondary_key)
 
 
-def _has_signed(key: SharedKey, token: SasToken) -> bool:
-    return any(_equal(sign(token.resource, token.expiry, text), token.signature) for text in _texts(key))
+def _claim(key: SharedKey, text: str, path: str, expires_at: int | None) -> Claim:
+    if key.scope is None:  # a key of the namespace never changes
+        return Claim(path, key.rights, expires_at)
+    return Claim(path, key.rights, expires_at, is_of_entity=True, key_name=key.name, key_text=text)
+
+
+def _has_signed(key_text: str, token: SasToken) -> bool:
+    return _equal(sign(token.resource, token.expiry, key_text), token.signature)
 
 
 def _equal(left: str, right: str) -> bool:

@@ -1,6 +1,6 @@
 """Queues and topics that clients of JMS make: temporary ones, and those that the library for JMS 2.0 finds missing.
 
-Knows the capabilities by which a client says what it wants, the right that it needs, and the idle times in its `open`
+Knows the capabilities by which a client says what it wants, and the idle times in its `open`
 [jms 1.1, 4]. Does not know the properties and the life of what is made (`broker/admin/jms.py`), nor what flows over the
 links.
 """
@@ -13,10 +13,8 @@ from typing import Final
 from ...broker.address import SubQueue, parse_address
 from ...broker.api import Entity
 from ...broker.errors import BrokerError, Condition
-from ...broker.keys import Right
 from ...broker.model.descriptions import QueueDescription, TopicDescription
 from ..link_context import LinkContext
-from ..nodes.claims import Need
 from ..wire.engine import AttachRequest, Pointer
 from ..wire.link import Link, drop
 
@@ -54,8 +52,8 @@ def make_temporary(context: LinkContext, request: AttachRequest) -> Entity:
         raise BrokerError(
             Condition.NOT_IMPLEMENTED, "A dynamic node must have the capability temporary-queue or temporary-topic."
         )
-    context.claims.require(Need("", (Right.MANAGE,)))
-    return context.broker.jms.make(TopicDescription if request.capabilities & _TEMPORARY_TOPIC else QueueDescription)
+    kind = TopicDescription if request.capabilities & _TEMPORARY_TOPIC else QueueDescription
+    return context.broker.jms.make(kind, context.claims)
 
 
 def make_missing(context: LinkContext, request: AttachRequest) -> None:
@@ -73,8 +71,9 @@ def make_missing(context: LinkContext, request: AttachRequest) -> None:
     ):
         return
     kind = TopicDescription if request.capabilities & _TOPIC else QueueDescription
-    context.claims.require(Need(address.entity, (Right.MANAGE,)))
-    context.broker.jms.make(kind, address.entity, auto_delete_on_idle_ms(context.open_properties, kind.kind))
+    context.broker.jms.make(
+        kind, context.claims, address.entity, auto_delete_on_idle_ms(context.open_properties, kind.kind)
+    )
 
 
 def auto_delete_on_idle_ms(open_properties: Mapping[str, object], kind: str) -> int | None:

@@ -66,8 +66,8 @@ def is_unsubscription(request: AttachRequest) -> bool:
     return not (request.sends or request.is_dynamic or request.source)
 
 
-def unsubscribed(context: LinkContext, request: AttachRequest) -> Entity:
-    """The durable subscription of an unsubscription. Raises BrokerError: not-found, not-allowed."""
+def unsubscribe(context: LinkContext, request: AttachRequest) -> str:
+    """Remove a durable subscription; the path of its topic. Raises BrokerError like `JmsEntities.unsubscribe`."""
     name, _, more = request.name.partition(_NAME_END)
     client_id = "" if more.startswith("global") else context.container_id
-    return context.broker.jms.durable_subscription(name, client_id)
+    return context.broker.jms.unsubscribe(name, client_id, context.claims)

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from ...broker import service_errors
+from ...broker.access import Need
 from ...broker.address import parse_address, strip_authority
 from ...broker.api import Entity, ReceiveMode
 from ...broker.errors import BrokerError, Condition
@@ -21,10 +22,9 @@ from ...codec.encode import encode_map
 from ...codec.types import Symbol
 from ..jms.destinations import TemporaryDestinationLink, make_missing, make_temporary
 from ..jms.selectors import Selector, not_supported, selector_filter, selector_of
-from ..jms.subscriptions import is_unsubscription, plain_subscription, topic_consumer, topic_of, unsubscribed
+from ..jms.subscriptions import is_unsubscription, plain_subscription, topic_consumer, topic_of, unsubscribe
 from ..link_context import LinkContext
 from ..nodes.cbs import CBS_ADDRESS, cbs_answer
-from ..nodes.claims import Need
 from ..nodes.requests import Answer, Node
 from ..wire.engine import AttachRequest, Pointer, accept_dynamic, accept_link, accept_unsubscription, session_of
 from ..wire.link import Link
@@ -308,9 +308,7 @@ def _make_subscriber_link(
     """A JMS consumer on a topic; its selector is the filter of its subscription."""
     context = factory.context
     consumer = topic_consumer(context, topic, request, selector)
-    if context.broker.jms.needs_creation(consumer):
-        context.claims.require(Need(topic.path, (Right.MANAGE,)))
-    subscription = context.broker.jms.subscribe(consumer)
+    subscription = context.broker.jms.subscribe(consumer, context.claims)
     left = partial(context.broker.jms.left, subscription)
     try:
         return _received(factory, pointer, request, subscription.path, selector, left)
@@ -350,11 +348,7 @@ def _make_unsubscribing_link(factory: LinkFactory, pointer: Pointer, request: At
     context = factory.context
     if not context.broker.limits.jms:
         raise service_errors.not_found(context.broker.namespace, request.address)
-    subscription = unsubscribed(context, request)
-    topic_name = parse_address(subscription.path).entity.partition("/Subscriptions/")[0]
-    context.claims.require(Need(topic_name, (Right.MANAGE,)))
-    context.broker.administration.delete(subscription.path)
-    accept_unsubscription(pointer, topic_name)
+    accept_unsubscription(pointer, unsubscribe(context, request))
     return Link(context, pointer)
 
 

@@ -12,12 +12,12 @@ from functools import partial
 from typing import Final
 
 from ...broker import service_errors
+from ...broker.access import Need
 from ...broker.address import parse_address
 from ...broker.clock import Timer
 from ...broker.errors import BrokerError, Condition
 from ..faults import Faults
 from ..link_context import LinkContext
-from ..nodes.claims import Need
 from ..quotas import MemoryUse
 from ..wire import engine as proton
 from ..wire.engine import AttachRequest, Engine, Pointer, lib

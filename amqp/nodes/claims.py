@@ -8,34 +8,21 @@ connection, which calls `close`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final
 
 from ...broker import service_errors
-from ...broker.access import Access, Claim
-from ...broker.address import parse_address
+from ...broker.access import Access, Claim, Need
 from ...broker.clock import Clock, Timer
-from ...broker.keys import Right
 
 PATH_LENGTH_MAX: Final = 1_024
 """Characters of the longest path on which anything but a claim on the namespace can hold."""
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
-    """What a link needs: one of several `rights` on an address."""
-
-    address: str
-    rights: tuple[Right, ...]
-    path: str = field(init=False)
-    """The entity path of the address, in the form that is compared."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "path", parse_address(self.address).key)
-
-
 class Claims:
-    """`expired()` is called when a claim has expired, by the broker's clock. Without verification all is allowed."""
+    """What a client may do (`broker.access.Rights`). Without verification all is allowed.
+
+    `expired()` is called when a claim has expired, by the broker's clock, or its key was changed.
+    """
 
     def __init__(self, access: Access, clock: Clock, claims_max: int, expired: Callable[[], None]) -> None:
         self._access = access
@@ -70,13 +57,22 @@ class Claims:
         if not any(self._access.claims_allow(claims, need.address, right, now) for right in others):
             self._access.require(claims, need.address, last, now)
 
+    def allows(self, need: Need) -> bool:
+        """Whether one of the rights is there."""
+        now = self._clock.now_ms()
+        claim = self._longest(need.path, now) if self._access.verify else None
+        claims = () if claim is None else (claim,)
+        return any(self._access.claims_allow(claims, need.address, right, now) for right in need.rights)
+
     def _longest(self, path: str, now: int) -> Claim | None:
-        """The claim on the longest path at or above a compared path; expired ones do not count."""
+        """The claim on the longest path at or above a compared path; those that no longer hold do not count."""
         claims, above = self._by_path, path if len(path) <= PATH_LENGTH_MAX else ""
         while True:
             claim = claims.get(above)
             if claim is not None and claim.covers(path) and (claim.expires_at is None or now < claim.expires_at):
-                return claim
+                claim = self._access.current(claim)
+                if claim is not None:
+                    return claim
             if not above:
                 return None
             above = above.rpartition("/")[0]
@@ -85,8 +81,14 @@ class Claims:
         """Whether the client has shown any valid claim; without verification every client counts as if it had."""
         now = self._clock.now_ms()
         return not self._access.verify or any(
-            claim.expires_at is None or now < claim.expires_at for claim in self._by_path.values()
+            (claim.expires_at is None or now < claim.expires_at) and self._access.current(claim) is not None
+            for claim in self._by_path.values()
         )
+
+    def keys_changed(self) -> None:
+        """An entity has other keys than before."""
+        if any(claim.is_of_entity for claim in self._by_path.values()):
+            self._expired()
 
     def close(self) -> None:
         """The connection is over; nothing here holds it any longer."""

@@ -13,10 +13,12 @@ from typing import Final
 
 import structlog
 
+from ..access import Need, Rights
 from ..entities.entity import Entity
 from ..entities.namespace import Namespace
 from ..errors import BrokerError, Condition
 from ..ids import new_message_id
+from ..keys import Right
 from ..model.descriptions import (
     DEFAULT_RULE_NAME,
     EntityDescription,
@@ -76,10 +78,16 @@ class JmsEntities:
     def make(
         self,
         kind: type[QueueDescription | TopicDescription],
+        rights: Rights,
         name: str | None = None,
         auto_delete_on_idle_ms: int | None = None,
     ) -> Entity:
-        """Make a queue or topic that a client misses; without a `name` a temporary one. Raises like `create`."""
+        """Make a queue or topic that a client misses; without a `name` a temporary one.
+
+        Needs Manage on it, a temporary one on the namespace. Raises BrokerError (unauthorized-access), and like
+        `create`.
+        """
+        rights.require(Need(name or "", (Right.MANAGE,)))
         description = kind(
             new_message_id() if name is None else name,
             **defaults_of(kind, self._namespace.limits),
@@ -94,21 +102,25 @@ class JmsEntities:
 
     # ---- subscriptions
 
-    def needs_creation(self, consumer: TopicConsumer) -> bool:
-        """Whether a subscription has to be made for a consumer. Raises BrokerError (not-allowed) like `subscribe`."""
-        return not any(_serves(known, consumer) for known in self._known(consumer))
+    def subscribe(self, consumer: TopicConsumer, rights: Rights) -> Entity:
+        """Return the subscription of a consumer; create it, in place of one of its name that does not fit.
 
-    def subscribe(self, consumer: TopicConsumer) -> Entity:
-        """Return the subscription of a consumer; create it, or replace it, if it does not fit.
+        To make one needs Manage on its topic, to replace one Manage on the topic of that. A subscription on a topic to
+        which the caller may not listen does not exist for it: it is neither replaced nor told of.
 
-        Raises BrokerError: not-allowed while others use the subscription in another way, and the errors of a creation.
+        Raises BrokerError: not-allowed while others use the subscription in another way, unauthorized-access, and the
+        errors of a creation.
         """
-        for known in self._known(consumer):
-            if _serves(known, consumer):
-                if known.attached and not consumer.jms.is_shared:
-                    raise _in_use(known.description.name)
-                return known
-            self._administration.delete(known.path)
+        known = self._known(consumer, rights)
+        for each in known:
+            if _serves(each, consumer):
+                if each.attached and not consumer.jms.is_shared:
+                    raise _in_use(each.description.name)
+                return each
+        for topic_name in (consumer.topic_name, *map(_topic_of, known)):
+            rights.require(Need(topic_name, (Right.MANAGE,)))
+        for each in known:
+            self._administration.delete(each.path)
         return self._administration.create(
             SubscriptionDescription(
                 consumer.topic_name,
@@ -126,21 +138,39 @@ class JmsEntities:
         if is_passing(subscription.description) and not subscription.attached:
             self._delete(subscription, lambda: self.left(subscription))
 
-    def durable_subscription(self, name: str, client_id: str) -> Entity:
-        """Return the subscription to unsubscribe, on whichever topic. Raises BrokerError: not-found, not-allowed."""
-        full_name = f"{name}{JmsSubscription(client_id, True, False).suffix}"
-        known = self._namespace.jms_subscriptions(full_name)
-        if not known:
-            raise BrokerError(Condition.NOT_FOUND, f"There is no durable subscriber {full_name}.")
-        if known[0].attached:
-            raise _in_use(full_name)
-        return known[0]
+    def unsubscribe(self, name: str, client_id: str, rights: Rights) -> str:
+        """Delete a durable subscription, on whichever topic; the path of the topic. Needs Manage on it.
 
-    def _known(self, consumer: TopicConsumer) -> list[Entity]:
-        """The subscriptions that have the consumer's name, over all topics."""
+        One on a topic to which the caller may not listen does not exist for it, as in `subscribe`.
+
+        Raises BrokerError: not-found, unauthorized-access, not-allowed while it is used, server-busy.
+        """
+        full_name = f"{name}{JmsSubscription(client_id, True, False).suffix}"
+        known = self._visible(full_name, rights)
+        if not known:
+            if not rights.any_valid():
+                rights.require(Need("", (Right.MANAGE,)))
+            raise BrokerError(Condition.NOT_FOUND, f"There is no durable subscriber {full_name}.")
+        for each in known:
+            rights.require(Need(_topic_of(each), (Right.MANAGE,)))
+        for each in known:
+            if each.attached:
+                raise _in_use(full_name)
+        for each in known:
+            self._administration.delete(each.path)
+        return _topic_of(known[0])
+
+    def _known(self, consumer: TopicConsumer, rights: Rights) -> list[Entity]:
+        """The subscriptions that have the consumer's name, over all topics, that of its own topic first."""
         if consumer.name is None:
             return []
-        return self._namespace.jms_subscriptions(f"{consumer.name}{consumer.jms.suffix}")
+        found = self._visible(f"{consumer.name}{consumer.jms.suffix}", rights)
+        return sorted(found, key=lambda each: not _is_on(each, consumer.topic_name))
+
+    def _visible(self, full_name: str, rights: Rights) -> list[Entity]:
+        """The subscriptions of that name, on all topics, that the caller may know of."""
+        found = self._namespace.jms_subscriptions(full_name)
+        return [each for each in found if rights.allows(Need(_topic_of(each), (Right.LISTEN,)))]
 
     # ---- the end
 
@@ -176,12 +206,21 @@ def _serves(known: Entity, consumer: TopicConsumer) -> bool:
             Condition.NOT_ALLOWED,
             f"The subscriber {description.name} is {kind}: unsubscribe it before it is used otherwise.",
         )
-    is_same_topic = entity_key(description.topic_name) == entity_key(consumer.topic_name)
-    if is_same_topic and [rule.filter for rule in description.rules] == [consumer.rule.filter]:
+    if _is_on(known, consumer.topic_name) and [rule.filter for rule in description.rules] == [consumer.rule.filter]:
         return True
     if known.attached:
         raise _in_use(description.name)
     return False
+
+
+def _topic_of(subscription: Entity) -> str:
+    description = subscription.description
+    assert isinstance(description, SubscriptionDescription)
+    return description.topic_name
+
+
+def _is_on(subscription: Entity, topic_name: str) -> bool:
+    return entity_key(_topic_of(subscription)) == entity_key(topic_name)
 
 
 def _in_use(full_name: str) -> BrokerError:

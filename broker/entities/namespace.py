@@ -62,6 +62,7 @@ class Namespace:
         self._failpoint = failpoint
         self._observer = observer or NoObserver()
         self._watchers: list[Callable[[Entity], None]] = []
+        self._key_watchers: list[Callable[[], None]] = []
         self._delays: Delays | None = None
         self._use_stores(catalog, stores)
 
@@ -84,6 +85,10 @@ class Namespace:
     def on_entity_added(self, watcher: Callable[[Entity], None]) -> None:
         """Call `watcher(entity)` for each entity added from now on."""
         self._watchers.append(watcher)
+
+    def on_keys_changed(self, watcher: Callable[[], None]) -> None:
+        """Call `watcher()` whenever an entity has got other keys, from now on."""
+        self._key_watchers.append(watcher)
 
     @property
     def namespace(self) -> str:
@@ -183,6 +188,7 @@ class Namespace:
 
     def describe(self, entity: Entity, description: Description) -> None:
         """Apply a changed description to an entity."""
+        before = entity.description
         entity.describe(description)
         if isinstance(description, SubscriptionDescription):
             holds = None if self._delays is None else self._delays.holds_rules
@@ -195,6 +201,10 @@ class Namespace:
         ]:
             for handle in each.partitions:
                 handle.resize(size_bytes_max)
+        assert not isinstance(before, SubscriptionDescription), "an entity stays of its kind"
+        if before.authorization_rules != description.authorization_rules:
+            for watcher in self._key_watchers:
+                watcher()
 
     def remove(self, entity: Entity, detached: BrokerError | None = None) -> None:
         """Remove an entity; `administration` removes its rows.

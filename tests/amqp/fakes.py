@@ -169,6 +169,10 @@ class FakeBroker(FakeVerbs):
         self.refusals = RefusalLog(lambda: self.queues)
         self.now_ms = 1_000_000
         self.senders: list[FakeSender] = []
+        self.key_watchers: list[Callable[[], None]] = []
+
+    def on_keys_changed(self, watcher: Callable[[], None]) -> None:
+        self.key_watchers.append(watcher)
 
     @property
     def q(self) -> FakeQueue:

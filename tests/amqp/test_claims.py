@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Never
 from urllib.parse import quote
 
@@ -139,6 +140,42 @@ async def test_a_key_that_was_shown_itself_never_expires() -> None:
     assert [each.code for each in wire.attach_sender("q")] == [ATTACH, FLOW]
     wire.clock.advance(10**10)
     assert await wire.turn() == []
+    wire.lose()
+
+
+KEY_OF_Q = SharedKey("own", "text", scope="q")
+
+
+@pytest.mark.parametrize("by_token", [False, True], ids=["key", "token"])
+async def test_the_links_of_a_key_that_an_entity_loses_end_and_no_new_ones_are_opened(by_token: bool) -> None:
+    keys = [KEY_OF_Q]
+    wire = Wire(access=Access([], verify=True, entity_keys=lambda _: keys))
+    if by_token:
+        wire.open()
+        wire.attach_receiver("$cbs", CBS_REPLIES, credit=10_000)
+        wire.attach_sender("$cbs", CBS_REQUESTS)
+        assert (await put(wire, sas(NOW_S + 600, key="text", name="own")))[0] == 202
+    else:
+        wire.write(SASL_HEADER + sasl_init("PLAIN", b"\0own\0text") + AMQP_HEADER + frame(0, OPEN, ["client"]))
+        wire.begin(0)
+    wire.attach_sender("q", 0)
+    wire.attach_receiver("q/$management", 1)
+
+    async def have(*now: SharedKey) -> list[str]:
+        keys[:] = now
+        for watcher in wire.broker.key_watchers:
+            watcher()
+        return [str(each.fields[2].value[0]) for each in await wire.turn()]
+
+    assert await have(KEY_OF_Q, SharedKey("another", "x", scope="q")) == []
+    assert await have(replace(KEY_OF_Q, key="new", secondary_key="text")) == []
+    assert await have(replace(KEY_OF_Q, rights=frozenset({Right.LISTEN}))) == ["amqp:link:detach-forced"]  # the sender
+    assert await have(replace(KEY_OF_Q, key="new")) == ["amqp:link:detach-forced"]
+    for handle, address in ((2, "q"), (3, "q/$management")):
+        _, detach = wire.attach_sender(address, handle)
+        assert detach.fields[2].value[0] == "amqp:unauthorized-access"
+    assert await have(KEY_OF_Q) == []
+    assert [each.code for each in wire.attach_sender("q", 4)] == [ATTACH, FLOW]
     wire.lose()
 
 

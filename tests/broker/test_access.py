@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -151,7 +152,7 @@ KEYED = Access([LISTENER, SharedKey("root", "k0")], verify=True, authority="ns")
 def test_the_secondary_key_signs_as_well_as_the_first() -> None:
     for key in ("k1", "k2"):
         claim = KEYED.put_token(token("sb://h/t1/subscriptions/s", key, "listener"), "sb://h/t1/Subscriptions/s", NOW)
-        assert claim == Claim("t1/subscriptions/s", frozenset({Right.LISTEN}), EXPIRES_AT, is_of_entity=True)
+        assert claim == Claim("t1/subscriptions/s", frozenset({Right.LISTEN}), EXPIRES_AT, True, "listener", key)
 
 
 def test_the_key_of_an_entity_opens_nothing_else() -> None:
@@ -185,7 +186,7 @@ def test_two_entities_may_have_keys_of_the_same_name() -> None:
 
 
 def test_a_key_can_be_presented_itself() -> None:
-    assert KEYED.claim_of_key("listener", "k2") == Claim("t1", frozenset({Right.LISTEN}), is_of_entity=True)
+    assert KEYED.claim_of_key("listener", "k2") == Claim("t1", frozenset({Right.LISTEN}), None, True, "listener", "k2")
     for name, key in (("listener", "k3"), ("nobody", "k1"), ("listener", ""), ("listener", "kö")):
         with pytest.raises(BrokerError, match="InvalidSignature"):
             KEYED.claim_of_key(name, key)
@@ -243,3 +244,26 @@ def test_the_refusal_without_a_claim_names_the_claim_that_is_needed() -> None:
         "Unauthorized access. 'Send' claim(s) are required to perform this operation. Resource: 'sb://ns/Q1'."
     )
     KEYED.require([Claim("q1", frozenset({Right.SEND}))], "Q1", Right.SEND)
+
+
+def test_a_claim_is_as_good_as_the_key_that_the_entity_has_now() -> None:
+    keys = [LISTENER]
+    access = Access([SharedKey("root", "k0")], verify=True, entity_keys=lambda _: keys)
+    shown = [access.claim_of_key("listener", text) for text in ("k1", "k2")]
+    signed_for = access.put_token(token("sb://h/t1/subscriptions/s", "k1", "listener"), "t1/subscriptions/s", NOW)
+    of_namespace = access.claim_of_key("root", "k0")
+    assert "k1" not in repr(shown)
+
+    def rights_now() -> list[frozenset[Right] | None]:
+        found = [access.current(claim) for claim in (*shown, signed_for, of_namespace)]
+        return [None if claim is None else claim.rights for claim in found]
+
+    listen, send = frozenset({Right.LISTEN}), frozenset({Right.SEND})
+    assert rights_now() == [listen, listen, listen, ALL_RIGHTS]
+    keys[:] = [replace(LISTENER, rights=send)]
+    assert rights_now() == [send, send, send, ALL_RIGHTS]
+    keys[:] = [replace(LISTENER, secondary_key="k3")]
+    assert rights_now() == [listen, None, listen, ALL_RIGHTS]
+    for others in ([], [replace(LISTENER, name="other")]):
+        keys[:] = others
+        assert rights_now() == [None, None, None, ALL_RIGHTS]

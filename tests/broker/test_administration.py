@@ -14,8 +14,10 @@ from emubus.broker.api import TABLES
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.keys import Right
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.model.descriptions import (
+    AuthorizationRule,
     CorrelationFilter,
     QueueDescription,
     RuleDescription,
@@ -373,3 +375,18 @@ def test_names_that_are_longer_than_a_key_are_kept() -> None:
     assert namespace.stored() == (sorted(names), {})
     namespace.catalog.delete(names[:1], {})
     assert namespace.stored() == (names[1:], {})
+
+
+async def test_a_change_of_the_keys_of_an_entity_is_told_and_no_other_change(clock: Clock) -> None:
+    broker = open_broker(QueueDescription("q"), clock=clock)
+    seen: list[list[str]] = []
+    broker.on_keys_changed(lambda: seen.append([key.key for key in broker.entity_keys("q")]))
+    own = AuthorizationRule("k", (Right.SEND,), "1")
+    for changed in (
+        QueueDescription("q", authorization_rules=(own,)),
+        QueueDescription("q", authorization_rules=(own,), max_delivery_count=3),
+        QueueDescription("q", authorization_rules=(replace(own, primary_key="2"),)),
+        QueueDescription("q"),
+    ):
+        broker.administration.update(changed)
+    assert seen == [["1"], ["2"], []]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import html
-import os
 import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -191,6 +190,10 @@ async def test_conditions_faults_and_outages_begin_and_end_in_one_table(
     assert (await posted(client, "end-failure", kind="fault", number="9"))[0] == 404
 
 
+def files(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
+
+
 @pytest.mark.parametrize("do", ["take", "restore", "delete"])
 async def test_the_form_of_snapshots_takes_names_only(
     client: aiohttp.ClientSession, server: EmubusServer, do: str, tmp_path: Path
@@ -202,7 +205,7 @@ async def test_the_form_of_snapshots_takes_names_only(
             continue
         status, text = await posted(client, "snapshot", do=do, name=name)
         assert (status, "can't be the name of a snapshot" in html.unescape(text)) == (400, True), name
-    assert os.listdir(tmp_path) == ["precious"]
+    assert files(tmp_path) == ["precious"]
     assert server.call(server.server.snapshots.list) == []
 
 
