@@ -17,8 +17,8 @@ from .. import service_errors
 from ..address import SubQueue
 from ..errors import BrokerError, Condition, UnknownOutcomeError
 from ..ids import partition_index_of_token, positions_by_partition
+from ..message.bounds import MessageBounds
 from ..message.message import Message, parse_sent, split_batch
-from ..model.descriptions import QueueDescription
 from ..outcomes import Outcome
 from ..partition.records import PARTITION_SHIFT, SEQUENCE_NUMBER_MAX
 from ..partition.requests import (
@@ -51,6 +51,19 @@ def is_known_refusal(error: BrokerError) -> bool:
     return error.condition in (Condition.SERVER_BUSY, Condition.RESOURCE_LIMIT_EXCEEDED)
 
 
+def parse_delivery(data: bytes, bounds: MessageBounds, *, batch: bool) -> list[Message]:
+    """Parse and judge each message of a delivery, whatever becomes of the others. Raises BrokerError for a bad one."""
+    if not batch:
+        return [parse_sent(data, bounds)]
+    encoded = split_batch(data)
+    if len(encoded) > BATCH_MESSAGES_MAX:
+        raise BrokerError(
+            Condition.MESSAGE_SIZE_EXCEEDED,
+            f"The batch holds {len(encoded)} messages; at most {BATCH_MESSAGES_MAX} are allowed.",
+        )
+    return [parse_sent(each, bounds) for each in encoded]
+
+
 class Entity(EntityBase):
     """A running queue, topic or subscription."""
 
@@ -72,12 +85,15 @@ class Entity(EntityBase):
 
     def send_run(self, run: Sequence[bytes], done: RunDone, by: str = "") -> None:
         """Store deliveries of one message each, each on its own; `done` gets their outcomes by position."""
-        positions, messages, keys = self._parse_run(run, done)
+        positions, messages = self._parse_run(run, done)
         if not messages:
             return
         if len(self.partitions) == 1:
             self._send_to(0, positions, messages, done, by)
-        elif keys.count(None) == len(keys):
+            return
+        duplicates = self.detects_duplicates
+        keys = [key_of(message, duplicate_detection=duplicates) for message in messages]
+        if keys.count(None) == len(keys):
             self._deal(positions, messages, done, by)
         else:
             groups: dict[int | None, tuple[list[int], list[Message]]] = {}
@@ -95,27 +111,25 @@ class Entity(EntityBase):
             if unkeyed is not None:
                 self._deal(*unkeyed, done, by)
 
-    def _parse_run(self, run: Sequence[bytes], done: RunDone) -> tuple[list[int], list[Message], list[str | None]]:
-        """Return positions, messages and keys of the deliveries that the entity takes; `done` gets the others."""
+    def _parse_run(self, run: Sequence[bytes], done: RunDone) -> tuple[list[int], list[Message]]:
+        """Return positions and messages of the deliveries that the entity takes; `done` gets the others."""
         positions: list[int] = []
         messages: list[Message] = []
-        keys: list[str | None] = []
         if self.description.status in SEND_REFUSED:
             done(range(len(run)), self.disabled())
-            return positions, messages, keys
-        bounds, requires_session, duplicates = self.bounds, self.requires_session, self.detects_duplicates
+            return positions, messages
+        bounds, requires_session = self.bounds, self.requires_session
         for position, data in enumerate(run):
             try:
                 message = parse_sent(data, bounds)
                 if requires_session and message.session_id is None:
                     raise service_errors.session_id_missing()
-                keys.append(key_of(message, duplicate_detection=duplicates))
             except BrokerError as error:
                 done((position,), error)
             else:
                 positions.append(position)
                 messages.append(message)
-        return positions, messages, keys
+        return positions, messages
 
     def _send_to(self, index: int, positions: list[int], messages: list[Message], done: RunDone, by: str) -> None:
         """Send messages to the partition of their key, or to the only one."""
@@ -163,21 +177,11 @@ class Entity(EntityBase):
             self._submit(replace(part, tried=index, left=part.left - 1), index)
 
     def parse(self, data: bytes, *, batch: bool) -> list[Message]:
-        """Parse the messages of a delivery. Raises BrokerError if the entity refuses them."""
-        description = self.description
-        if description.status in SEND_REFUSED:
+        """Parse and judge all messages of a delivery. Raises BrokerError if the entity refuses one of them."""
+        if self.description.status in SEND_REFUSED:
             raise self.disabled()
-        if not batch:
-            messages = [parse_sent(data, self.bounds)]
-        else:
-            encoded = split_batch(data)
-            if len(encoded) > BATCH_MESSAGES_MAX:
-                raise BrokerError(
-                    Condition.MESSAGE_SIZE_EXCEEDED,
-                    f"The batch holds {len(encoded)} messages; at most {BATCH_MESSAGES_MAX} are allowed.",
-                )
-            messages = [parse_sent(each, self.bounds) for each in encoded]
-        if isinstance(description, QueueDescription) and description.requires_session:
+        messages = parse_delivery(data, self.bounds, batch=batch)
+        if self.requires_session:
             for message in messages:
                 if message.session_id is None:
                     raise service_errors.session_id_missing()

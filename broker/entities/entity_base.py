@@ -26,7 +26,7 @@ from ..partition.requests import (
 from ..partition.step import Delays, Delivery, SessionGrant, SubscriptionRouting
 from ..stores.worker import Worker
 from .dispatcher import Dispatcher, ReceiveQuota
-from .router import Router, kept_key_of, key_of, partition_for_key
+from .router import Router, key_of, partition_for_key
 
 T = TypeVar("T")
 
@@ -372,7 +372,7 @@ class EntityBase:
         Without a key the stored `turn` of the record decides, so that every attempt goes to the same partition: a
         partition drops repetitions by the highest outbox number that it has stored.
         """
-        key = kept_key_of(message, duplicate_detection=self.detects_duplicates)
+        key = key_of(message, duplicate_detection=self.detects_duplicates)
         count = len(self.partitions)
         if key is None:
             return self.partitions[turn % count], count == 1

@@ -18,22 +18,10 @@ def partition_for_key(key: str, partition_count: int) -> int:
 
 
 def key_of(message: Message, *, duplicate_detection: bool) -> str | None:
-    """Return the effective partition key: SessionId, else PartitionKey, else (with duplicate detection) MessageId.
+    """Return the effective partition key: SessionId, else PartitionKey, else (with duplicate detection) MessageId (P8).
 
-    Raises BrokerError (amqp:not-allowed) where SessionId and PartitionKey are both set and differ (P8, P9).
-    """
-    session_id, partition_key = message.session_id, message.partition_key
-    if session_id is not None and partition_key is not None and partition_key != session_id:
-        raise service_errors.key_mismatch(session_id, partition_key)
-    key = partition_key if session_id is None else session_id
-    return message.message_id if key is None and duplicate_detection else key
-
-
-def kept_key_of(message: Message, *, duplicate_detection: bool) -> str | None:
-    """Return the effective partition key of a stored message: like `key_of`, but without errors.
-
-    A rule's action may give a copy a SessionId that differs from its PartitionKey. Only senders must set both equal
-    (P9); inside the broker the SessionId is the key (P8).
+    A message of a client whose SessionId and PartitionKey differ was refused when it was parsed (P9). A rule's action
+    may give a copy such keys: inside the broker the SessionId is the key.
     """
     key = message.partition_key if message.session_id is None else message.session_id
     return message.message_id if key is None and duplicate_detection else key
@@ -53,16 +41,14 @@ class Router:
     def route_keyed(self, messages: Sequence[Message], *, duplicate_detection: bool) -> int | None:
         """Return the partition index for the key of a delivery, None without a key; a batch has one partition (P12).
 
-        Raises BrokerError (amqp:not-allowed) for keys that contradict each other.
+        Raises BrokerError (amqp:not-allowed) for a batch with several keys.
         """
+        if self.partition_count == 1:
+            return 0
         key = key_of(messages[0], duplicate_detection=duplicate_detection)
         for message in messages[1:]:
             if key_of(message, duplicate_detection=duplicate_detection) != key:
-                if self.partition_count > 1:
-                    raise service_errors.mixed_keys()
-                break
-        if self.partition_count == 1:
-            return 0
+                raise service_errors.mixed_keys()
         return None if key is None else partition_for_key(key, self.partition_count)
 
     def next(self) -> int:

@@ -22,7 +22,7 @@ from ..partition.step import PartitionRef, RoutedMessage
 from ..rules import MessageContext, RuleIndex
 from .entity import Entity
 from .entity_base import Description
-from .router import kept_key_of, partition_for_key
+from .router import key_of, partition_for_key
 
 REASON_FILTER = "FilterException"
 
@@ -150,7 +150,7 @@ class TopicSubscriptions:
             return partition_index
         description = topic.description
         assert isinstance(description, TopicDescription)
-        key = kept_key_of(copy, duplicate_detection=description.requires_duplicate_detection)
+        key = key_of(copy, duplicate_detection=description.requires_duplicate_detection)
         return partition_index if key is None else partition_for_key(key, len(topic.partitions))
 
     def subscriptions(self, partition_index: int) -> list[PartitionRef]:

@@ -17,7 +17,7 @@ from ..address import SubQueue
 from ..clock import Clock
 from ..errors import BrokerError, Condition, UnknownOutcomeError
 from ..ids import new_transaction_id, partition_index_of_token
-from ..message.message import Message, parse_sent, split_batch
+from ..message.message import Message
 from ..outcomes import Abandon, Outcome
 from ..partition.requests import (
     CancelScheduled,
@@ -33,7 +33,7 @@ from ..partition.requests import (
     Settle,
     Transfer,
 )
-from .entity import Entity
+from .entity import Entity, parse_delivery
 from .entity_base import EntityBase, PartitionHandle
 from .router import key_of, partition_for_key
 from .topic import TopicSubscriptions
@@ -234,7 +234,7 @@ class Transactions:
     ) -> None:
         """Send a delivery through `via` to `destination`, in a transaction or (with None) by itself."""
         try:
-            messages = [parse_sent(each, via.bounds) for each in (split_batch(data) if batch else [data])]
+            messages = parse_delivery(data, via.bounds, batch=batch)
             if ref is None:
                 handle = via.partitions[via.route(messages)[0]]
                 operations: list[tuple[PartitionHandle, Operation]] = [

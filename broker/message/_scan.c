@@ -102,6 +102,21 @@ static bool skip_all(reader_t *items, uint32_t count)
     return items->pos == items->end;
 }
 
+/* Whether a string is UTF-8; nearly every message id is ASCII. */
+static bool is_utf8(const uint8_t *text, size_t size)
+{
+    uint8_t all = 0;
+    for (size_t i = 0; i < size; i++)
+        all |= text[i];
+    if (all < 0x80)
+        return true;
+    PyObject *decoded = PyUnicode_DecodeUTF8((const char *)text, (Py_ssize_t)size, NULL);
+    if (!decoded)
+        PyErr_Clear();
+    Py_XDECREF(decoded);
+    return decoded != NULL;
+}
+
 /* A string of up to `length_max` bytes at the reader; NULL: none, or (with an exception cleared) no UTF-8. */
 static PyObject *string8(const uint8_t *at, size_t length_max)
 {
@@ -199,7 +214,7 @@ static bool add_id(added_t *added, PyObject *new_id, uint32_t count, size_t more
     return good;
 }
 
-/* The properties: a message id that is a string or is missing, and a group id that is a string or null.
+/* The properties: a message id that is a string of UTF-8 or is missing, and a group id that is a string or null.
  * Without an id `added` and `rest` are what stands in the section's place, and behind that. */
 static bool read_properties(reader_t *in, size_t length_max, PyObject *new_id, PyObject **group_id, added_t *added,
                             const uint8_t **rest)
@@ -225,8 +240,11 @@ static bool read_properties(reader_t *in, size_t length_max, PyObject *new_id, P
         const uint8_t *at = items.pos;
         if (!skip(&items))
             return false;
-        if (i == 0 && (size_t)(items.pos - at) > length_max + 2)
-            return false;
+        if (i == 0 && *at != NULL_VALUE) {
+            size_t head = *at == STRING8 ? 2 : 5;
+            if ((size_t)(items.pos - at) > length_max + 2 || !is_utf8(at + head, (size_t)(items.pos - at) - head))
+                return false;
+        }
         if (i == GROUP_ID && *at != NULL_VALUE) {
             *group_id = string8(at, length_max);
             if (!*group_id)

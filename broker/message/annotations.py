@@ -45,6 +45,9 @@ _OWNERS: Final = {
 BROKER_ANNOTATIONS: Final = frozenset(name.decode() for name, owner in _OWNERS.items() if owner is _Owner.BROKER)
 """What the broker writes into a delivered message, and drops from an arriving one."""
 
+INSTANT_MAX: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
+
 _LOCK_TOKEN: Final = b"x-opt-lock-token"
 _STRINGS: Final = b"\xa1\xa3\xb1\xb3"
 _BINARIES: Final = b"\xa0\xb0"  # Python's SDK resends strings as binary; a string's constructor is one higher
@@ -83,7 +86,7 @@ def read_annotations(data: bytes, start: int, stop: int) -> Annotations:
             scheduled_enqueue_at = _instant("x-opt-scheduled-enqueue-time", data[value_pos:next_pos])
         elif owner is _Owner.DELIVERY_TIME:
             at, _ = decode(data[value_pos:next_pos])
-            scheduled_enqueue_at = int(at) if isinstance(at, Timestamp | Long) else scheduled_enqueue_at
+            scheduled_enqueue_at = _within_time(at) if isinstance(at, Timestamp | Long) else scheduled_enqueue_at
         elif owner is not None:
             value = data[value_pos:next_pos]
             if value[0] in _BINARIES:
@@ -128,7 +131,12 @@ def _instant(name: str, encoded: bytes) -> int | None:
     value, _ = decode(encoded)
     if value is not None and not isinstance(value, Timestamp):
         raise wrong_type(name, "timestamp", value)
-    return None if value is None else int(value)
+    return None if value is None else _within_time(value)
+
+
+def _within_time(at: int) -> int:
+    """Return the nearest instant (Unix ms) that a client of .NET can express: what its AMQP library reads of `at`."""
+    return min(max(at, 0), INSTANT_MAX)
 
 
 def _key(name: str, encoded: bytes) -> str | None:

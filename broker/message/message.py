@@ -36,6 +36,7 @@ from ...codec.sections import (
 )
 from ...codec.skip import skip
 from ...codec.types import Ulong
+from .. import service_errors
 from ..errors import BrokerError, decode_refusal
 from ..ids import new_message_id
 from .annotations import NO_ANNOTATIONS, identifier, read_annotations, read_delivery_annotations, value_at
@@ -78,7 +79,12 @@ _NOT_LOCATED: Final[list[int]] = []
 
 
 class Message:
-    """The fields of an arriving message that the broker uses, and its bytes; `parse_message` makes it. Immutable."""
+    """The fields of a message that the broker uses, and its bytes; `parse_message` makes it. Immutable.
+
+    Reading its keys never fails: what `parse_sent` refuses (an id or session id of a wrong type, or no UTF-8) is None
+    here. A row of an older release, which did not judge every message, may hold such a key: no handler of rows has to
+    be ready for an error, and the message moves like one without that key.
+    """
 
     __slots__ = (
         "_application_at",
@@ -204,30 +210,53 @@ class Message:
 
     @property
     def message_id(self) -> str | None:
-        """The message id as text: a string unchanged, ulong in decimal, uuid in its usual form, binary in hex.
-
-        Raises BrokerError: INVALID_FIELD for another type, DECODE_ERROR.
-        """
+        """The message id as text: a string unchanged, ulong in decimal, uuid in its usual form, binary in hex."""
         text = self._message_id
         if text is _UNREAD:
-            value = self.field(_Field.MESSAGE_ID)
-            if isinstance(value, bytes):
-                text = value.hex()
-            elif isinstance(value, Ulong | uuid.UUID):
-                text = str(value)
-            else:
-                text = None if value is None else identifier("message-id", value)
+            try:
+                text = self._read_message_id()
+            except BrokerError:
+                text = None
             self._message_id = text
         return text
 
     @property
     def session_id(self) -> str | None:
-        """The session id (AMQP's group-id). Raises BrokerError as `message_id` does."""
+        """The session id (AMQP's group-id)."""
         text = self._session_id
         if text is _UNREAD:
-            value = self.field(_Field.GROUP_ID)
-            text = self._session_id = None if value is None else identifier("group-id", value)
+            try:
+                text = self._read_session_id()
+            except BrokerError:
+                text = None
+            self._session_id = text
         return text
+
+    def check_keys(self) -> None:
+        """Read the keys of a client's message; `parse_message` has read those in the annotations.
+
+        Raises BrokerError: INVALID_FIELD for a key of a wrong type, DECODE_ERROR for one that is no UTF-8, NOT_ALLOWED
+        for a SessionId that differs from the PartitionKey (P9).
+        """
+        if self._message_id is _UNREAD:
+            self._message_id = self._read_message_id()
+        session_id = self._session_id
+        if session_id is _UNREAD:
+            session_id = self._session_id = self._read_session_id()
+        if session_id is not None and self.partition_key is not None and session_id != self.partition_key:
+            raise service_errors.key_mismatch(session_id, self.partition_key)
+
+    def _read_message_id(self) -> str | None:
+        value = self.field(_Field.MESSAGE_ID)
+        if isinstance(value, bytes):
+            return value.hex()
+        if isinstance(value, Ulong | uuid.UUID):
+            return str(value)
+        return None if value is None else identifier("message-id", value)
+
+    def _read_session_id(self) -> str | None:
+        value = self.field(_Field.GROUP_ID)
+        return None if value is None else identifier("group-id", value)
 
     def field(self, position: int) -> object:
         """Return one field of the properties, None if it is null or missing. Raises BrokerError(DECODE_ERROR)."""
@@ -302,14 +331,20 @@ def parse_message(data: bytes) -> Message:
 
 
 def parse_sent(data: bytes, bounds: MessageBounds = STANDARD_BOUNDS) -> Message:
-    """Parse a client's message as `parse_message` does, check `bounds`, and add a missing message id for receivers.
+    """Parse a client's message as `parse_message` does, judge it, and add a missing message id for receivers.
+
+    Every way in comes through here, so that what passes can be stored, routed and moved without an error. Also raises
+    the errors of `Message.check_keys` and `bounds.check_bounds`.
 
     The service adds a message id too; JavaScript's SDK can't settle a message without one. The result's `message_id`
     stays None, because a generated id is no key of a partition or duplicate; its `size_bytes` does not count the
-    added id. Also raises the errors of `bounds.check_bounds`.
+    added id.
     """
     found = scan(data, bounds.key_length_max, bounds.scanned_bytes_max, new_message_id)
     if found is not None:
+        _, session_id, partition_key, _, _ = found
+        if session_id is not None and partition_key is not None and session_id != partition_key:
+            raise service_errors.key_mismatch(session_id, partition_key)
         return Message.scanned(data, found)
     try:
         usual, at = _located(data)
@@ -324,6 +359,7 @@ def parse_sent(data: bytes, bounds: MessageBounds = STANDARD_BOUNDS) -> Message:
                 "x-opt-via-partition-key": message.via_partition_key,
             }
             check_bounds(usual, at, keys, bounds)
+        message.check_keys()
         return message
     except DecodeError as error:
         raise decode_refusal(error) from None

@@ -69,8 +69,8 @@ class Scanner:
         A message without an id gets `new_id()`, 32 ASCII characters; the fourth item is None for one that has an id.
         The position is that of the section in the message with its id, -1 without application properties.
         Unusual: another order or encoding of the sections, a time to live, a schedule, delivery annotations, an id
-        that is no string, a key longer than `key_length_max`, more than `message_bytes_max` bytes. The stored form is
-        that of `Message.stored` without a time to live.
+        that is no string of UTF-8, a key longer than `key_length_max`, more than `message_bytes_max` bytes. The stored
+        form is that of `Message.stored` without a time to live.
         """
         if len(data) > message_bytes_max:
             return None
@@ -86,7 +86,7 @@ class Scanner:
                 if with_id is None or not data.startswith(self._start.encoded):
                     self._start = _start_of(data, bare)
             return _scanned(data, self._start, key_length_max, with_id)
-        except (BrokerError, DecodeError, IndexError, StructError):
+        except (BrokerError, DecodeError, IndexError, StructError, UnicodeDecodeError):
             return None  # the parser says what is wrong
 
 
@@ -130,6 +130,8 @@ def _scanned(data: bytes, start: _Start, key_length_max: int, with_id: bytes | N
     _, form, partition_key, key_length, bare, rest, rest_count, pos = start
     if form is None or key_length > key_length_max:
         return None
+    if not data[bare + 8 : rest].isascii():
+        data[bare + 8 : rest].decode()  # raises for an id that is no UTF-8
     session_id = None
     if rest < pos or rest_count:
         session_id = _group_id(data[rest:pos], rest_count)

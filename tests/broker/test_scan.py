@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +15,7 @@ from emubus.codec.encode import encode
 from emubus.codec.sections import APPLICATION_PROPERTIES
 from emubus.codec.types import Described, Symbol, Timestamp, Ubyte, Uint, Ulong
 
-from .test_message_fuzz import ENCODED, SIMPLE, damaged, unless_refused
+from .test_message_fuzz import ENCODED, SIMPLE, damaged
 
 NOW = 1_800_000_000_000
 TEXTS = st.text(max_size=140) | st.none()
@@ -61,9 +59,13 @@ def new_id() -> str:
 
 
 def scanned(data: bytes) -> list[Scanned]:
-    """What the scans find in a message that they take; without the function in C the first is the second."""
+    """What the scans find in a message that they take; without the function in C the first is the second.
+
+    Without those that `parse_sent` refuses behind the scan, for keys that differ (P9).
+    """
     bounds = STANDARD_BOUNDS.key_length_max, STANDARD_BOUNDS.scanned_bytes_max
-    return [found for take in (scan, scan_in_python) if (found := take(data, *bounds, new_id)) is not None]
+    taken = [found for take in (scan, scan_in_python) if (found := take(data, *bounds, new_id)) is not None]
+    return [found for found in taken if None in found[1:3] or found[1] == found[2]]
 
 
 @given(usual() | damaged() | ENCODED)
@@ -88,8 +90,7 @@ def test_a_scanned_message_answers_as_a_parsed_one(data: bytes) -> None:
         return
     for found in scanned(data):
         again = Message.scanned(data, found)
-        message_id = unless_refused(lambda: message.message_id)
-        assert unless_refused(partial(getattr, again, "message_id")) == message_id
+        assert again.message_id == message.message_id
         assert again.stored(NOW, None, b"head") == b"head" + message.stored(NOW, None)
         assert again.stored(NOW, NOW + 5000) == message.stored(NOW, NOW + 5000)
         assert (again.durable, again.priority, again.size_bytes) == (message.durable, message.priority, len(data))
@@ -114,7 +115,7 @@ def test_messages_of_sdks_are_scanned(count: int) -> None:
     properties: list[str | None] = ["id", *[None] * 12][:count]
     if count > 10:
         properties[10] = "session"
-    sections: list[tuple[int, object]] = [(0x70, [True]), (0x72, {Symbol("x-opt-partition-key"): "k"})]
+    sections: list[tuple[int, object]] = [(0x70, [True]), (0x72, {Symbol("x-opt-partition-key"): "session"})]
     sections.append((0x73, list[object](properties)))
     data = b"".join(encode(Described(Ulong(code), value)) for code, value in sections) + encode(
         Described(Ulong(0x75), b"body")
@@ -122,7 +123,7 @@ def test_messages_of_sdks_are_scanned(count: int) -> None:
     session_id = "session" if count > 10 else None
     first, second = scanned(data)
     assert first == second
-    assert first[1:] == (session_id, "k", None if count else first[3], -1)
+    assert first[1:] == (session_id, "session", None if count else first[3], -1)
     assert parse_sent(data).session_id == session_id
 
 
