@@ -5,8 +5,10 @@ folder is made or upgraded, so that a kill at any step leaves one that the next 
 for new what was not empty. Leaves what is in the parts to the catalog and the partitions, and restores to
 `emubus/snapshots.py`. Owned by the composition root.
 
-Order of making: manifest "making" → parts, each with its mark → manifest "closed". Order of upgrading: manifest
-"upgrading", with the ids that the parts shall have → marks → manifest "open". A start writes "open", then the marks
+Order of making: manifest "making" → parts, each with its mark → manifest "closed". Order of upgrading a
+folder without manifest: manifest "upgrading", with the ids that the parts shall have → marks → manifest "open". The
+commit that marks a part also brings its rows to this release's format, after the replay of what an older release has in
+its journal. A start writes "open", then the marks
 once more, so that each part has a transaction of this run, and these into the manifest; only then anything is stored. A
 stop writes "closed", with what the parts are, after it has closed them. Parts that this start has made need no second
 mark.
@@ -32,15 +34,18 @@ from .broker.admin.folder_view import (
     FolderView,
     part_names,
     tables_of,
+    upgrades_of,
 )
 from .broker.errors import BrokerError, Condition
 from .broker.ids import new_message_id
-from .broker.model.catalog import CATALOG_TABLES, Catalog
+from .broker.model.catalog import CATALOG_TABLES, CATALOG_UPGRADES, Catalog
 from .broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology
 from .broker.names import KeptFile
 from .codec.native import native_module
 from .storage import (
     DATA_FILE,
+    FORMAT_VERSION,
+    FORMAT_VERSION_OLDEST,
     LOCK_FILE,
     MANIFEST_FILE,
     DiskWriter,
@@ -120,6 +125,9 @@ class DataFolder(FolderView):
                 manifest = self._make(store_count, FolderState.MAKING) if count is None else self._plan_upgrade(count)
             elif manifest.state in (FolderState.MAKING, FolderState.EMPTYING):
                 manifest = self._make(store_count, manifest.state)
+        if manifest.version < FORMAT_VERSION:
+            versions = {"from_format": manifest.version, "to_format": FORMAT_VERSION}
+            log.info("upgrading the data folder of an older release", data=str(self.path), **versions)
         self._replay(manifest)
         if manifest.state is FolderState.CLOSED:
             parts = {name: Part(part.id, part.transaction) for name, part in manifest.parts.items()}
@@ -168,8 +176,7 @@ class DataFolder(FolderView):
         parts = {name: Part(new_message_id()) for name in part_names(store_count)}
         manifest = Manifest(new_message_id(), FolderState.UPGRADING, parts, self._release)
         self._write(manifest)
-        log.info("upgrading the data folder of an older release", data=str(self.path))
-        return manifest
+        return replace(manifest, version=FORMAT_VERSION_OLDEST)
 
     def _replay(self, manifest: Manifest) -> None:
         """Write what the journal of a killed server has into the parts."""
@@ -213,11 +220,14 @@ class DataFolder(FolderView):
 
     @staticmethod
     def _mark_all(manifest: Manifest, place: Path, *, create: bool = False) -> None:
-        """Mark the parts in folder `place`, durably. Waits for the disk with several at a time. StoreError, OSError."""
+        """Mark the parts in folder `place`, durably, and bring them to this release's format. StoreError, OSError.
+
+        Waits for the disk with several at a time.
+        """
 
         def mark(name: str) -> None:
             content = manifest.mark(name, whole=name == CATALOG_FOLDER)
-            mark_store(place / name, tables_of(name), content, create=create)
+            mark_store(place / name, tables_of(name), content, upgrades_of(name), create=create)
 
         with ThreadPoolExecutor(SYNCING_THREADS) as pool:
             if create:  # threads would only wait for each other before there is something to sync
@@ -374,7 +384,7 @@ def read_namespace(folder: Path) -> tuple[Topology, int]:
 
 
 def _read_catalog(path: Path) -> tuple[Topology, int]:
-    catalog = Catalog(read_into_memory(path, CATALOG_TABLES))
+    catalog = Catalog(read_into_memory(path, CATALOG_TABLES, CATALOG_UPGRADES))
     try:
         found = [entry.description for entry in catalog.entries()]
         topology = Topology(

@@ -30,11 +30,12 @@ from .broker.admin.folder_view import (
     STAGING_FOLDER,
     STORE_FOLDER,
     part_names,
+    upgrades_of,
 )
 from .broker.api import TABLES
 from .broker.broker import Broker
 from .broker.errors import BrokerError, Condition
-from .broker.model.catalog import CATALOG_TABLES, Catalog, CatalogError
+from .broker.model.catalog import CATALOG_TABLES, CATALOG_UPGRADES, Catalog, CatalogError
 from .broker.names import SnapshotName
 from .data_folder import DataFolder
 from .storage import (
@@ -49,6 +50,7 @@ from .storage import (
     open_store,
     read_into_memory,
     sync_file,
+    upgrade_store,
 )
 from .web.services import Snapshot
 
@@ -310,7 +312,11 @@ def _stage(source: Path, data: DataFolder, store_count: int) -> None:
 
 
 def _begin_generation(folder: Path) -> None:
-    """Give the entities of the copied catalog another generation: their sequence numbers go back. StoreError."""
+    """Give the entities of the copied catalog another generation: their sequence numbers go back. StoreError.
+
+    The snapshot may be of an older release.
+    """
+    upgrade_store(folder, CATALOG_TABLES, CATALOG_UPGRADES)
     catalog = Catalog(open_store(folder, CATALOG_TABLES, Durability.FULL, create=False))
     try:
         catalog.begin_generation()
@@ -336,9 +342,9 @@ def _make_empty(folder: Path) -> None:
 
 
 def _read_all(source: Path, store_count: int) -> tuple[Catalog, Sequence[Store]]:
-    catalog = Catalog(read_into_memory(source / CATALOG_FOLDER, CATALOG_TABLES))
+    catalog = Catalog(read_into_memory(source / CATALOG_FOLDER, CATALOG_TABLES, CATALOG_UPGRADES))
     folders = [source / STORE_FOLDER.format(index) for index in range(store_count)]
-    return catalog, [read_into_memory(folder, TABLES) for folder in folders]
+    return catalog, [read_into_memory(folder, TABLES, upgrades_of(folder.name)) for folder in folders]
 
 
 def _read(folder: Path, name: SnapshotName) -> Snapshot:

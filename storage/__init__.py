@@ -43,6 +43,7 @@ from .contract import (
     FAILPOINTS,
     FLUSHING_BYTES,
     FORMAT_VERSION,
+    FORMAT_VERSION_OLDEST,
     KEY_BYTES_MAX,
     Batch,
     CommitTogether,
@@ -51,6 +52,7 @@ from .contract import (
     StoreError,
     StoreFailed,
     StoreFull,
+    Upgrades,
     View,
     no_failpoint,
 )
@@ -63,13 +65,14 @@ from .journal.replay import RowsWithJournal, replay
 from .journal.writing import DiskWriter, PythonWriter
 from .lmdb_reading import DATA_FILE, StoreReader, check_file, file_problems
 from .manifest import MANIFEST_FILE, NEW_MANIFEST_FILE, FolderState, Manifest, Part, read_manifest, write_manifest
-from .opening import mark_store, open_store, sync_store
+from .opening import mark_store, open_store, sync_store, upgrade_store
 
 __all__ = [
     "DATA_FILE",
     "FAILPOINTS",
     "FLUSHING_BYTES",
     "FORMAT_VERSION",
+    "FORMAT_VERSION_OLDEST",
     "KEY_BYTES_MAX",
     "LOCK_FILE",
     "MANIFEST_FILE",
@@ -91,6 +94,7 @@ __all__ = [
     "StoreFailed",
     "StoreFull",
     "StoreReader",
+    "Upgrades",
     "View",
     "check_file",
     "checksum",
@@ -111,5 +115,6 @@ __all__ = [
     "replay",
     "sync_file",
     "sync_store",
+    "upgrade_store",
     "write_manifest",
 ]

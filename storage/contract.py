@@ -14,10 +14,11 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Protocol, Self
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Format version of a data folder and its stores. It changes when an older release would misread them.
 
 1: no manifest, no mark in the stores (release 0.1.0). 2: with both. 3: a folder in use has a journal beside its stores.
+4: the catalog says where the sequence numbers of a purged entity go on.
 """
 
 FORMAT_VERSION_OLDEST = 1
@@ -241,6 +242,18 @@ class Batch(View, Protocol):
     def abort(self) -> None:
         """Drop the batch. Does nothing if it is over; StoreError while it is being committed."""
         ...
+
+
+Upgrades = Mapping[int, Callable[[Batch], None]]
+"""By format version: what makes the rows of a store of the version before into its own. All that a store lacks run in
+order, in one batch with its new version, so a kill leaves the old rows or the new ones."""
+
+
+def upgrade_rows(batch: Batch, version: int, upgrades: Upgrades) -> None:
+    """Bring the rows of a store of format `version` to this release's."""
+    for each in sorted(upgrades):
+        if each > version:
+            upgrades[each](batch)
 
 
 class Store(Protocol):

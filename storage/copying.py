@@ -12,9 +12,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .contract import META_TABLE, StoreFailed, no_failpoint
+from .contract import FORMAT_VERSION, META_TABLE, StoreFailed, Upgrades, no_failpoint, upgrade_rows
 from .folder import FolderLock, keep_private, make_folder, make_private_file
-from .lmdb_reading import DATA_FILE, walk_tables
+from .lmdb_reading import DATA_FILE, StoreReader, walk_tables
 
 if TYPE_CHECKING:
     from .memory_store import MemoryStore
@@ -35,9 +35,9 @@ def copy_files(source: Path, target: Path) -> None:
 
 
 def read_into_memory(
-    source: Path, tables: Sequence[str], failpoint: Callable[[str], None] = no_failpoint
+    source: Path, tables: Sequence[str], upgrades: Upgrades, failpoint: Callable[[str], None] = no_failpoint
 ) -> MemoryStore:
-    """A store in memory with the rows of the closed store in folder `source`. StoreError."""
+    """A store in memory with the rows of the closed store in folder `source`, in this release's format. StoreError."""
     from .memory_store import MemoryStore  # not needed for a start
 
     store = MemoryStore(tables, failpoint)
@@ -51,8 +51,14 @@ def read_into_memory(
                     for key, value in some:
                         batch.put(table, key, value)
                     batch.commit()
+        with StoreReader(source) as reader:
+            version = reader.version
     finally:
         lock.release()
+    if version < FORMAT_VERSION:
+        with store.begin(0) as batch:
+            upgrade_rows(batch, version, upgrades)
+            batch.commit()
     return store
 
 

@@ -89,16 +89,17 @@ def check_ours(path: Path, names: set[bytes]) -> None:
         raise StoreError(path, f"{DATA_FILE} isn't an emubus store: it has no table {META_TABLE!r}")
 
 
-def check_format(path: Path, found: bytes | None) -> None:
-    """StoreError unless this release reads files of this format version."""
+def check_format(path: Path, found: bytes | None) -> int:
+    """Return the format version of this row. StoreError unless this release reads files of it."""
     known = range(FORMAT_VERSION_OLDEST, FORMAT_VERSION + 1)
-    if found not in {str(version).encode() for version in known}:
+    if found is None or found not in {str(version).encode() for version in known}:
         version = "none" if found is None else found.decode("ascii", "backslashreplace")
         raise StoreError(
             path,
             f"has format version {version}; this emubus reads versions {known[0]} to {known[-1]}: "
             "use the release that wrote it, or a newer one",
         )
+    return int(found)
 
 
 def listed_tables(path: Path, names: bytes, expected: Sequence[str]) -> list[str]:
@@ -128,7 +129,7 @@ class StoreReader:
             self.names = table_names(self._env)
             check_ours(path, self.names)
             self._meta = self._env.open_db(META, self._txn, create=False)
-            check_format(path, self._txn.get(FORMAT_KEY, None, self._meta))
+            self.version = check_format(path, self._txn.get(FORMAT_KEY, None, self._meta))
         except lmdb.Error as error:
             self.close()
             raise StoreFailed(path, f"can't read it: {error}") from error

@@ -33,6 +33,7 @@ from .contract import (
     MAP_BYTES_MAX,
     MAP_BYTES_START,
     MAP_SLACK_BYTES,
+    META_TABLE,
     PAGES_KEPT_BYTES_MAX,
     BatchState,
     Durability,
@@ -40,8 +41,10 @@ from .contract import (
     StoreFailed,
     StoreFull,
     StoreWithoutJournal,
+    Upgrades,
     checked_names,
     no_failpoint,
+    upgrade_rows,
 )
 from .data_file import Place, is_full, place_of
 from .folder import FolderLock, file_mode, keep_private, make_folder, sync_folders
@@ -186,16 +189,17 @@ class LmdbStore(StoreWithoutJournal):
 
         return copy
 
-    def write_mark(self, mark: bytes) -> None:
-        """Store the file's mark and this release's format version, in a commit. StoreError."""
-        env = self._usable()
-        try:
-            with env.begin(write=True) as txn:
-                meta = env.open_db(META, txn)
-                txn.put(FORMAT_KEY, str(FORMAT_VERSION).encode(), db=meta)
-                txn.put(MARK_KEY, mark, db=meta)
-        except lmdb.Error as error:
-            raise self.store_error("can't mark it", error) from error
+    def upgrade(self, upgrades: Upgrades, mark: bytes | None = None) -> None:
+        """Bring the rows to this release's format, and give the file a mark, in one commit. StoreError."""
+        with self.view() as view:
+            version = int(view.get(META_TABLE, FORMAT_KEY) or FORMAT_VERSION)
+        is_old = version < FORMAT_VERSION
+        with self.begin((self.path / DATA_FILE).stat().st_size if is_old else 0) as batch:
+            upgrade_rows(batch, version, upgrades)
+            batch.put(META_TABLE, FORMAT_KEY, str(FORMAT_VERSION).encode())
+            if mark is not None:
+                batch.put(META_TABLE, MARK_KEY, mark)
+            batch.commit()
 
     def close(self) -> None:
         """Close the store; see `contract.Store.close`."""

@@ -52,7 +52,8 @@ class Part:
 class Manifest:
     """The whole file; `parts` by the names of their folders, `release` is the version of emubus that wrote it.
 
-    `journal` is the id of the journal with rows that the parts may lack, None without one.
+    `journal` is the id of the journal with rows that the parts may lack, None without one. `version` is that of the
+    folder's format; `write_manifest` writes this release's.
     """
 
     namespace_id: str
@@ -60,6 +61,7 @@ class Manifest:
     parts: Mapping[str, Part]
     release: str
     journal: str | None = None
+    version: int = FORMAT_VERSION
 
     def mark(self, name: str, *, whole: bool) -> bytes:
         """Return the mark of a part; with `whole` it lists all parts, for the one part that names the others."""
@@ -101,6 +103,7 @@ def _manifest(values: Mapping[str, object]) -> Manifest:
         parts,
         _text(values["release"]),
         None if journal is None else _id(journal),
+        _number(values["format"]),
     )
 
 

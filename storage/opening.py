@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from .contract import MAP_BYTES_MAX, Durability, Store, no_failpoint
+from .contract import MAP_BYTES_MAX, Durability, Store, Upgrades, no_failpoint
 from .copying import sync_file
 from .journal.journal import Journal
 from .journal.journaled_store import JournaledStore
@@ -46,15 +46,24 @@ def open_store(
     return LmdbStore(path, tables, durability, failpoint, map_bytes_max=map_bytes_max, create=create, synced=synced)
 
 
-def mark_store(path: Path, tables: Sequence[str], mark: bytes, *, create: bool = False) -> None:
-    """Give the store in folder `path` a mark that identifies it, and this release's format version.
+def mark_store(path: Path, tables: Sequence[str], mark: bytes, upgrades: Upgrades, *, create: bool = False) -> None:
+    """Give the store in folder `path` a mark that identifies it, and bring its rows to this release's format.
 
     It is durable when this returns. With `create` the store is made, and is durable after `sync_store`: a part of a
     new store may be lost, but rows of an old one must never be behind a root that came to the disk first. StoreError.
     """
     store = LmdbStore(path, tables, Durability.PROCESS if create else Durability.FULL, create=create)
     try:
-        store.write_mark(mark)
+        store.upgrade(upgrades, mark)
+    finally:
+        store.close()
+
+
+def upgrade_store(path: Path, tables: Sequence[str], upgrades: Upgrades) -> None:
+    """Bring the rows of the closed store in folder `path` to this release's format, durably. StoreError."""
+    store = LmdbStore(path, tables, Durability.FULL, create=False)
+    try:
+        store.upgrade(upgrades)
     finally:
         store.close()
 

@@ -18,6 +18,7 @@ from ...storage import (
     Manifest,
     StoreError,
     StoreReader,
+    Upgrades,
     check_file,
     checksum,
     file_problems,
@@ -26,7 +27,7 @@ from ...storage import (
     read_manifest,
     reason_of,
 )
-from ..model.catalog import CATALOG_TABLES, stored_store_count
+from ..model.catalog import CATALOG_TABLES, CATALOG_UPGRADES, stored_store_count
 from ..partition.records import TABLES
 
 CATALOG_FOLDER: Final = "namespace"
@@ -65,6 +66,11 @@ def part_names(store_count: int) -> list[str]:
 def tables_of(name: str) -> tuple[str, ...]:
     """Return the tables of a part."""
     return CATALOG_TABLES if name == CATALOG_FOLDER else TABLES
+
+
+def upgrades_of(name: str) -> Upgrades:
+    """Return what brings the rows of a part to this release's format; those of messaging stores never changed."""
+    return CATALOG_UPGRADES if name == CATALOG_FOLDER else {}
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...storage import (
+    FORMAT_VERSION,
     FolderLock,
     FolderState,
     Manifest,
@@ -25,7 +26,7 @@ from ...storage.check import check_store
 from ..errors import BrokerError
 from ..message.stored import parse_stored
 from ..message.stored_form import ROW_HEAD_BYTES
-from ..model.catalog import CATALOG_TABLES, Catalog, CatalogError, Description, Entry, path_of
+from ..model.catalog import CATALOG_TABLES, CATALOG_UPGRADES, Catalog, CatalogError, Description, Entry, path_of
 from ..partition.records import (
     COUNTER_MASK,
     DUE,
@@ -156,14 +157,14 @@ def _notes(view: FolderView, manifest: Manifest | None) -> Iterator[str]:
     """Yield the steps that the next start takes before it uses the folder."""
     if view.is_restoring:
         yield "a restore was interrupted with complete data: the next start finishes it; this report shows its data"
-    if manifest is None or manifest.state is FolderState.UPGRADING:
+    if manifest is None or manifest.state is FolderState.UPGRADING or manifest.version < FORMAT_VERSION:
         yield "an older release of emubus made it: the next start upgrades it"
     elif manifest.state in (FolderState.MAKING, FolderState.EMPTYING):
         yield "its creation was interrupted and it is empty: the next start creates it again"
 
 
 def _check_rows(view: FolderView, stores: list[str], report: FolderReport) -> None:
-    catalog = Catalog(read_into_memory(view.part_path(CATALOG_FOLDER), CATALOG_TABLES))
+    catalog = Catalog(read_into_memory(view.part_path(CATALOG_FOLDER), CATALOG_TABLES, CATALOG_UPGRADES))
     entries = {entry.queue_id: entry for entry in catalog.entries()}
     catalog.close()
     for entry in entries.values():

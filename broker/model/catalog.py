@@ -18,10 +18,11 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import structlog
 
-from ...storage import Store, StoreError
+from ...storage import Store, StoreError, Upgrades
 from .. import service_errors
 from ..ids import new_message_id
 from .descriptions import (
@@ -39,6 +40,9 @@ ENTITIES = "entities"
 NAMESPACE = "namespace"
 DELETED = "deleted"
 CATALOG_TABLES = (ENTITIES, NAMESPACE, DELETED)
+
+CATALOG_UPGRADES: Final[Upgrades] = {}
+"""What a start does with the rows of an older format; those of version 3 and before are read as they are."""
 
 Description = QueueDescription | TopicDescription | SubscriptionDescription
 KINDS: dict[type[Description], str] = {QueueDescription: "q", TopicDescription: "t", SubscriptionDescription: "u"}

@@ -14,7 +14,7 @@ from emubus.broker.admin.folder_view import CATALOG_FOLDER, STORE_FOLDER
 from emubus.broker.api import TABLES, Complete, Home, Outage, OutageKind, ReceiveMode, SessionReceiver
 from emubus.broker.broker import Broker
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
+from emubus.broker.model.catalog import CATALOG_TABLES, CATALOG_UPGRADES, Catalog
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.storage import read_into_memory
 
@@ -36,8 +36,10 @@ async def exchange(broker: Broker, folder: Path) -> None:
     """Let the broker go on with the copy in a folder."""
     detached = BrokerError(Condition.DETACH_FORCED, "later")
     await broker.give_up_stores(detached, BrokerError(Condition.SERVER_BUSY, "soon"))
-    catalog = Catalog(read_into_memory(folder / CATALOG_FOLDER, CATALOG_TABLES))
-    broker.go_on_with(catalog, [read_into_memory(folder / STORE_FOLDER.format(index), TABLES) for index in range(16)])
+    catalog = Catalog(read_into_memory(folder / CATALOG_FOLDER, CATALOG_TABLES, CATALOG_UPGRADES))
+    broker.go_on_with(
+        catalog, [read_into_memory(folder / STORE_FOLDER.format(index), TABLES, {}) for index in range(16)]
+    )
 
 
 async def test_what_was_under_way_to_an_emptied_entity_is_refused_and_its_numbers_go_on() -> None:
@@ -189,8 +191,8 @@ async def test_while_stores_are_exchanged_clients_are_asked_to_come_again(tmp_pa
         with pytest.raises(BrokerError) as refused:
             verb()
         assert refused.value is soon
-    catalog = Catalog(read_into_memory(tmp_path / "copy" / CATALOG_FOLDER, CATALOG_TABLES))
-    stores = [read_into_memory(tmp_path / "copy" / STORE_FOLDER.format(index), TABLES) for index in range(16)]
+    catalog = Catalog(read_into_memory(tmp_path / "copy" / CATALOG_FOLDER, CATALOG_TABLES, CATALOG_UPGRADES))
+    stores = [read_into_memory(tmp_path / "copy" / STORE_FOLDER.format(index), TABLES, {}) for index in range(16)]
     broker.go_on_with(catalog, stores)
     assert active(broker, "plain") == 1
 

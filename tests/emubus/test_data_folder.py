@@ -8,14 +8,14 @@ import stat
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import structlog
 from azure.servicebus import ServiceBusClient
-from structlog.testing import LogCapture
+from structlog.testing import LogCapture, capture_logs
 
 from emubus import data_folder
 from emubus.broker.admin.folder_view import DataFolderError
@@ -24,15 +24,25 @@ from emubus.broker.model.catalog import CatalogError
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.data_folder import DataFolder, read_namespace
 from emubus.server import StartError, own_folder
-from emubus.storage import FolderState, Manifest, StoreError, mark_store, read_manifest, sync_store, write_manifest
+from emubus.storage import (
+    FORMAT_VERSION,
+    FolderState,
+    Manifest,
+    StoreError,
+    mark_store,
+    read_manifest,
+    sync_store,
+    write_manifest,
+)
 from emubus.testing import EmubusServer
 
 from .folders import small
 from .folders.killing import Kill, Killed
-from .folders.making import found
+from .folders.making import PURGED, TARGET, found
 from .folders.opening import STORES, contents, rows_of
 
 FOLDERS = Path(__file__).with_name("folders")
+LATER = (TARGET, PURGED)
 STEPS_MAX = 100
 PARTS = ["namespace", "store-00", "store-01"]
 
@@ -78,24 +88,55 @@ def message_rows(rows: dict[str, str]) -> list[str]:
     return [rows[f"store-0{index} messages"].split()[0] for index in range(STORES)]
 
 
-def test_a_folder_of_the_first_release_opens_with_every_message_and_gets_its_manifest(tmp_path: Path) -> None:
-    with tarfile.open(FOLDERS / "format-1.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    data = tmp_path / "data"
+@pytest.mark.parametrize(
+    ("archive", "folder", "later"),
+    [("format-1", "data", ()), ("format-3", "data", LATER), ("format-3", "killed", LATER)],
+)
+def test_a_folder_of_an_older_release_opens_with_every_message_and_is_upgraded_with_one_line(
+    archive: str, folder: str, later: Sequence[str], tmp_path: Path
+) -> None:
+    with tarfile.open(FOLDERS / f"{archive}.tar.gz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    data = tmp_path / folder
+    before = contents(data)
     report = check_data_folder(data)
     assert report.problems == []
     assert report.notes == ["an older release of emubus made it: the next start upgrades it"]
-    expected = json.loads((FOLDERS / "format-1.json").read_text())
+    assert contents(data) == before
+    expected = json.loads((FOLDERS / f"{archive}.json").read_text())
     with (
+        capture_logs() as lines,
         EmubusServer(data_dir=data) as server,
         ServiceBusClient.from_connection_string(server.connection_string) as client,
     ):
-        shown = json.loads(json.dumps(found(client)))
+        shown = json.loads(json.dumps(found(client, later)))
+        if later:
+            assert [each.sequence_number for each in server.peek(PURGED)] == [6, 7]  # five before the purge
     assert shown == expected
+    (upgrade,) = [line for line in lines if "upgrad" in line["event"]]
+    assert (upgrade["from_format"], upgrade["to_format"]) == (int(archive[-1]), FORMAT_VERSION)
     manifest = read_manifest(data)
     assert manifest is not None
-    assert (manifest.state, len(manifest.parts)) == (FolderState.CLOSED, 17)
+    assert (manifest.state, len(manifest.parts), manifest.version) == (FolderState.CLOSED, 17, FORMAT_VERSION)
     assert (check_data_folder(data).problems, check_data_folder(data).notes) == ([], [])
+
+
+def test_a_snapshot_of_an_older_release_is_restored(tmp_path: Path) -> None:
+    with tarfile.open(FOLDERS / "format-3.tar.gz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    old = tmp_path / "data"
+    (old / "emubus.json").unlink()
+    values = {"format": 1, "taken_at": 1, "entity_count": 11, "message_count": 1, "store_count": 16, "size_bytes": 1}
+    (old / "snapshot.json").write_text(json.dumps(values))
+    expected = json.loads((FOLDERS / "format-3.json").read_text())
+    with (
+        EmubusServer(data_dir=tmp_path / "new") as server,
+        ServiceBusClient.from_connection_string(server.connection_string) as client,
+    ):
+        (tmp_path / "new" / "snapshots").mkdir(exist_ok=True)
+        old.rename(tmp_path / "new" / "snapshots" / "old")
+        server.restore("old")
+        assert json.loads(json.dumps(found(client))) == expected
 
 
 def test_an_upgrade_that_is_cut_short_at_any_step_is_finished_by_the_next_start(
@@ -190,10 +231,10 @@ def test_a_folder_of_a_newer_format_is_refused_with_the_release_that_wrote_it(
     small_folders: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(small_folders / "closed", tmp_path / "data")
-    (tmp_path / "data" / "emubus.json").write_text('{"format": 4, "release": "7.0", "more": {}}')
-    with pytest.raises(DataFolderError, match=r"format version 4 .* up to 3: use the release that wrote it \('7\.0'\)"):
+    (tmp_path / "data" / "emubus.json").write_text('{"format": 5, "release": "7.0", "more": {}}')
+    with pytest.raises(DataFolderError, match=r"format version 5 .* up to 4: use the release that wrote it \('7\.0'\)"):
         prepare(tmp_path / "data")
-    assert "format version 4" in check_data_folder(tmp_path / "data").problems[0]
+    assert "format version 5" in check_data_folder(tmp_path / "data").problems[0]
 
 
 # ---- other folders

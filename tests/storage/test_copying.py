@@ -33,7 +33,7 @@ def test_a_copy_has_what_was_committed_when_it_was_made(store: Store, tmp_path: 
     store.copy_to(tmp_path / "copy")()
     fill(store, b"new", 10)
     assert check_store(tmp_path / "copy").is_whole
-    copy = read_into_memory(tmp_path / "copy", TABLES)
+    copy = read_into_memory(tmp_path / "copy", TABLES, {})
     assert rows(copy) == expected
     copy_files(tmp_path / "copy", tmp_path / "again")
     again = open_store(tmp_path / "again", TABLES, Durability.PROCESS)
@@ -73,4 +73,4 @@ def test_a_copy_that_fails_leaves_the_store_as_it_is(store: Store, tmp_path: Pat
     with pytest.raises(StoreError):
         copy_files(tmp_path / "nowhere", tmp_path / "target")
     with pytest.raises(StoreError):
-        read_into_memory(tmp_path / "nowhere", TABLES)
+        read_into_memory(tmp_path / "nowhere", TABLES, {})

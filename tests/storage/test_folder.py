@@ -14,15 +14,20 @@ import lmdb
 import pytest
 
 from emubus.storage import (
+    FORMAT_VERSION,
+    Batch,
     Durability,
     FolderLock,
     Store,
     StoreError,
     StoreFailed,
+    StoreReader,
     copy_files,
     mark_store,
     open_store,
+    read_into_memory,
     sync_store,
+    upgrade_store,
 )
 
 OpenStore = Callable[..., Store]
@@ -203,11 +208,11 @@ def test_a_folder_that_cannot_be_made_is_refused_by_name(tmp_path: Path) -> None
         open_store(tmp_path / "file" / "store", ["rows"], PROCESS)
 
 
-@pytest.mark.parametrize(("found", "shown"), [(b"4", "4"), (b"x\xff", r"x\\xff"), (None, "none")])
+@pytest.mark.parametrize(("found", "shown"), [(b"5", "5"), (b"x\xff", r"x\\xff"), (None, "none")])
 def test_another_format_version_is_refused_with_both_versions(tmp_path: Path, found: bytes | None, shown: str) -> None:
     open_store(tmp_path, ["rows"], PROCESS).close()
     rewrite_meta(tmp_path, b"format", found)
-    with pytest.raises(StoreError, match=rf"store {tmp_path}: has format version {shown}; .* reads versions 1 to 3"):
+    with pytest.raises(StoreError, match=rf"store {tmp_path}: has format version {shown}; .* reads versions 1 to 4"):
         open_store(tmp_path, ["rows"], PROCESS)
 
 
@@ -267,7 +272,7 @@ def test_the_mark_of_a_store_with_rows_waits_for_pages_before_their_root(
         return open_environment(*arguments, **options)
 
     monkeypatch.setattr(lmdb, "open", noted)
-    mark_store(tmp_path, ["rows"], b"mark")
+    mark_store(tmp_path, ["rows"], b"mark", {})
     assert opened == [(True, True)]
 
 
@@ -280,7 +285,49 @@ def test_a_store_that_is_made_is_synced_with_its_name(tmp_path: Path, monkeypatc
         synced.append(Path(f"/proc/self/fd/{fd}").readlink())
         fsync(fd)
 
-    mark_store(folder, ["rows"], b"mark", create=True)
+    mark_store(folder, ["rows"], b"mark", {}, create=True)
     monkeypatch.setattr(os, "fsync", noted)
     sync_store(folder)
     assert synced == [folder / "data.mdb", folder]
+
+
+def test_rows_of_an_older_format_become_those_of_this_one_in_the_commit_of_the_mark(tmp_path: Path) -> None:
+    store = open_store(tmp_path, ["rows"], PROCESS)
+    with store.begin(0) as batch:
+        batch.put("rows", b"old", b"value")
+        batch.commit()
+    store.close()
+    rewrite_meta(tmp_path, b"format", b"2")
+    steps: list[int] = []
+
+    def step(version: int) -> Callable[[Batch], None]:
+        def change(batch: Batch) -> None:
+            steps.append(version)
+            batch.put("rows", f"new {version}".encode(), batch.get("rows", b"old") or b"")
+
+        return change
+
+    def fail(batch: Batch) -> None:
+        batch.delete("rows", b"old")
+        raise OSError("killed")
+
+    newest = FORMAT_VERSION
+    with pytest.raises(OSError, match="killed"):
+        mark_store(tmp_path, ["rows"], b"mark", {3: step(3), newest: fail})
+    assert rows(tmp_path) == {b"old": b"value"}
+    steps.clear()
+    upgrades = {newest: step(newest), 2: step(2), 3: step(3)}
+    in_memory = read_into_memory(tmp_path, ["rows"], upgrades)
+    with in_memory.view() as view:
+        assert len(view.scan("rows", b"", b"x", 9)) == 3
+    assert steps == [3, newest]
+    upgrade_store(tmp_path, ["rows"], upgrades)
+    assert steps == [3, newest] * 2
+    mark_store(tmp_path, ["rows"], b"mark", upgrades)  # it has this format now
+    assert steps == [3, newest] * 2
+    assert rows(tmp_path) == {b"old": b"value", b"new 3": b"value", f"new {newest}".encode(): b"value"}
+
+
+def rows(folder: Path) -> dict[bytes, bytes]:
+    with StoreReader(folder) as reader:
+        return dict(reader.rows("rows"))

@@ -3,14 +3,19 @@
 Run as a program, it makes the fixture of this release, to be kept for the releases after it:
 
     python -m tests.emubus.folders.making FOLDER   # writes FOLDER.tar.gz and FOLDER.json
+
+In the archive, `data` is the folder of a server that was stopped, and `killed` is that of one that was killed: it has a
+journal with what its stores lack. The fixture of format 1, which knew no journal, has `data` alone.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import tarfile
 import tempfile
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,6 +35,7 @@ from emubus.testing import (
 
 PLAIN, PARTS, SESSIONS, ONCE, TOPIC = "plain", "parts", "sessions", "once", "topic"
 RED, BLUE, ALL = "red", "blue", "all"
+VIA, TARGET, PURGED = "via", "target", "purged"  # since format 3
 LONG_MS = 10**14  # the messages of a fixture must not expire
 WAIT_S = 5
 LATER = datetime(2098, 1, 1, tzinfo=UTC)
@@ -52,6 +58,31 @@ ENTITIES = (
         TOPIC, BLUE, default_ttl_ms=LONG_MS, rules=(RuleDescription("blues", CorrelationFilter(label="blue")),)
     ),
 )
+
+
+LATER_ENTITIES = (
+    QueueDescription(TARGET, default_ttl_ms=LONG_MS),
+    QueueDescription(VIA, enable_partitioning=True, forward_to=TARGET),
+    QueueDescription(PURGED, default_ttl_ms=LONG_MS),
+)
+
+
+def fill_later(server: EmubusServer, client: ServiceBusClient) -> None:
+    """Send what the first format's fixture does not have: forwarded messages, and what follows a purge."""
+    with client.get_queue_sender(VIA) as sender, client.get_queue_receiver(TARGET) as receiver:
+        for n in range(20):
+            sender.send_messages(ServiceBusMessage(f"via {n}", partition_key=f"key {n % 7}", message_id=f"v{n}"))
+        arrived = 0
+        while arrived < 20:
+            some = receiver.receive_messages(max_message_count=20, max_wait_time=WAIT_S)
+            arrived += len(some)
+            for message in some:
+                receiver.defer_message(message)
+    with client.get_queue_sender(PURGED) as sender:
+        sender.send_messages([ServiceBusMessage(f"before {n}") for n in range(5)])
+        assert server.purge(PURGED) == 5
+    with client.get_queue_sender(PURGED) as sender:
+        sender.send_messages([ServiceBusMessage(f"after {n}", message_id=f"a{n}") for n in range(2)])
 
 
 def fill(client: ServiceBusClient) -> None:
@@ -117,10 +148,13 @@ def _named(message_id: str) -> AmqpMessageProperties:
     return AmqpMessageProperties(message_id=message_id)
 
 
-def found(client: ServiceBusClient) -> dict[str, list[dict[str, Any]]]:
-    """Every message that a client can peek, by entity and sub-queue, in the order of sequence numbers."""
+def found(client: ServiceBusClient, later: Sequence[str] = (TARGET, PURGED)) -> dict[str, list[dict[str, Any]]]:
+    """Every message that a client can peek, by entity and sub-queue, in the order of sequence numbers.
+
+    `later` are the queues that the first format's fixture does not have.
+    """
     places: dict[str, Any] = {}
-    for queue in (PLAIN, PARTS, ONCE, SESSIONS):
+    for queue in (PLAIN, PARTS, ONCE, SESSIONS, *later):
         if queue != SESSIONS:
             places[queue] = client.get_queue_receiver(queue)
         places[f"{queue} dead"] = client.get_queue_receiver(queue, sub_queue=ServiceBusSubQueue.DEAD_LETTER)
@@ -172,15 +206,18 @@ def shown_message(message: ServiceBusReceivedMessage) -> dict[str, Any]:
 def main(target: Path) -> None:
     """Make a folder, and keep it as an archive beside what a client finds in it."""
     with tempfile.TemporaryDirectory() as made:
-        data = Path(made) / "data"
+        data, killed = Path(made) / "data", Path(made) / "killed"
         with (
-            EmubusServer(ENTITIES, data_dir=data) as server,
+            EmubusServer((*ENTITIES, *LATER_ENTITIES), data_dir=data) as server,
             ServiceBusClient.from_connection_string(server.connection_string) as client,
         ):
+            fill_later(server, client)
             fill(client)
             expected = found(client)
+            shutil.copytree(data, killed)
         with tarfile.open(target.with_name(f"{target.name}.tar.gz"), "w:gz") as archive:
             archive.add(data, arcname="data")
+            archive.add(killed, arcname="killed")
     target.with_name(f"{target.name}.json").write_text(json.dumps(expected, indent=1, ensure_ascii=False) + "\n")
 
 
