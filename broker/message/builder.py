@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from ...codec.encode import encode, encode_map, list_from_items
 from ...codec.types import Symbol, Timestamp, Uint
@@ -16,15 +17,17 @@ from .message import PROPERTY_NAMES
 _HEADER, _ANNOTATIONS, _PROPERTIES, _APPLICATION_PROPERTIES, _DATA = 0x70, 0x72, 0x73, 0x74, 0x75
 _SYMBOLIC = frozenset({"content-type", "content-encoding"})
 
-TTL_MS_MAX = 0xFFFF_FFFF
-"""The longest time to live of a message header: 49 days."""
+_HEADER_TTL_MS_MAX: Final = 0xFFFF_FFFF
+TTL_MS_MAX: Final = 200_000_000_000_000
+"""The longest time to live that senders may ask for: 6 300 years, so that it ends before the year 10000."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
     """A new message with one data section as its body.
 
-    `properties` have AMQP names (`message.PROPERTY_NAMES`); None omits one. Instants are Unix milliseconds.
+    `properties` have AMQP names (`message.PROPERTY_NAMES`); None omits one. Instants are Unix milliseconds. A message
+    with `ttl_ms` needs `created_at`: as SDKs do, it says the time to live twice, because a header can hold 49.7 days.
     """
 
     body: bytes = b""
@@ -33,6 +36,7 @@ class NewMessage:
     partition_key: str | None = None
     scheduled_enqueue_at: int | None = None
     ttl_ms: int | None = None
+    created_at: int | None = None
 
     @property
     def message_id(self) -> str | None:
@@ -48,7 +52,7 @@ class NewMessage:
         """Return the encoded message. Raises TypeError or ValueError for a value without an AMQP type."""
         sections: list[bytes] = []
         if self.ttl_ms is not None:
-            sections.append(_section(_HEADER, encode([None, None, Uint(self.ttl_ms)])))
+            sections.append(_section(_HEADER, encode([None, None, header_ttl(self.ttl_ms)])))
         annotations: dict[object, object] = {}
         if self.partition_key is not None:
             annotations[Symbol("x-opt-partition-key")] = self.partition_key
@@ -56,7 +60,8 @@ class NewMessage:
             annotations[Symbol("x-opt-scheduled-enqueue-time")] = Timestamp(self.scheduled_enqueue_at)
         if annotations:
             sections.append(_section(_ANNOTATIONS, encode_map(annotations)))
-        fields = [_property(name, self.properties.get(name)) for name in PROPERTY_NAMES]
+        times = lifetime(self.ttl_ms, self.created_at)
+        fields = [times.get(name) or _property(name, self.properties.get(name)) for name in PROPERTY_NAMES]
         if any(value is not None for value in fields):
             items = b"".join(map(encode, fields))
             sections.append(_section(_PROPERTIES, list_from_items(len(fields), items)))
@@ -64,6 +69,22 @@ class NewMessage:
             sections.append(_section(_APPLICATION_PROPERTIES, encode_map(dict(self.application_properties))))
         sections.append(_section(_DATA, encode(self.body)))
         return b"".join(sections)
+
+
+LIFETIME_PROPERTIES: Final = ("absolute-expiry-time", "creation-time")
+"""The properties that say the time to live once more: as their difference."""
+
+
+def header_ttl(ttl_ms: int | None) -> Uint | None:
+    """The field of the header for a time to live."""
+    return None if ttl_ms is None else Uint(min(ttl_ms, _HEADER_TTL_MS_MAX))
+
+
+def lifetime(ttl_ms: int | None, created_at: int | None) -> Mapping[str, Timestamp]:
+    """`LIFETIME_PROPERTIES` of a message that is created at an instant (Unix ms); empty if one of the two is None."""
+    if ttl_ms is None or created_at is None:
+        return {}
+    return dict(zip(LIFETIME_PROPERTIES, (Timestamp(created_at + ttl_ms), Timestamp(created_at)), strict=True))
 
 
 def envelope(encoded: Iterable[bytes]) -> bytes:

@@ -45,9 +45,12 @@ from .header import NO_HEADER, header_start, read_header
 from .scan import Scanned, scan
 from .stored_form import DELIVERY_HEAD, FORM_HEAD, PLAIN, WITH_DELIVERY_ANNOTATIONS, named_values
 
-_pack_i64 = Struct(">q").pack
+_pack_i64, _unpack_i64 = Struct(">q").pack, Struct(">q").unpack_from
+_TIMESTAMP: Final = 0x83
 
 _TTL_MS_MAX: Final = 0xFFFF_FFFF
+INSTANT_MS_MAX: Final = 253_402_300_799_999
+"""The last instant that clients can show: 9999-12-31T23:59:59.999Z."""
 
 
 class _Field(IntEnum):
@@ -110,6 +113,7 @@ class Message:
     form: bytes | None
     """The stored form without a time to live, if the scan has made it."""
     ttl_ms: int | None
+    """How long the sender wants it to live; see `lifetime_ms`."""
     partition_key: str | None
     via_partition_key: str | None
     scheduled_enqueue_at: int | None
@@ -153,7 +157,7 @@ class Message:
         if reads_header:
             stop = at[HEADER + 7]
             message._header = read_header(data[at[HEADER] : stop]) if stop else NO_HEADER
-            message.ttl_ms = message._header.ttl_ms
+            message.ttl_ms = message._lifetime_ms()
         return message
 
     def _located(self) -> list[int]:
@@ -171,7 +175,6 @@ class Message:
         self._application_at = at[APPLICATION_PROPERTIES] if at[APPLICATION_PROPERTIES + 7] else -1
         stop = at[HEADER + 7]
         self._header = read_header(data[at[HEADER] : stop]) if stop else NO_HEADER
-        self.ttl_ms = self._header.ttl_ms
         delivery_stop = at[DELIVERY_ANNOTATIONS + 7]
         self._delivery_entries = (
             read_delivery_annotations(data, at[DELIVERY_ANNOTATIONS], delivery_stop) if delivery_stop else None
@@ -188,8 +191,24 @@ class Message:
         self._bare = annotations_stop or delivery_stop or stop
         if at[PROPERTIES + 7]:
             check_items(data, at[PROPERTIES], at[PROPERTIES + 7])
+        self.ttl_ms = self._lifetime_ms()
         if at[APPLICATION_PROPERTIES + 7]:
             check_items(data, at[APPLICATION_PROPERTIES], at[APPLICATION_PROPERTIES + 7])
+
+    def _lifetime_ms(self) -> int | None:
+        ttl_ms = self._header.ttl_ms
+        return None if ttl_ms is None else effective_ttl(ttl_ms, *self.times())
+
+    def times(self) -> tuple[int | None, int | None]:
+        """The sender's absolute-expiry-time and creation-time; None for what is missing or no timestamp."""
+        at = self._located()
+        data, start, stop = self._data, at[PROPERTIES], at[PROPERTIES + 7]
+        count, pos = open_items(data, start + 3) if stop else (0, 0)
+        if count <= _Field.ABSOLUTE_EXPIRY_TIME:
+            return None, None
+        pos = skip(data, pos, _Field.ABSOLUTE_EXPIRY_TIME)
+        creation_pos = skip(data, pos) if count > _Field.CREATION_TIME else -1
+        return _instant_at(data, pos), None if creation_pos < 0 else _instant_at(data, creation_pos)
 
     @property
     def encoded(self) -> bytes:
@@ -283,23 +302,18 @@ class Message:
         at = self._located()
         return self._data, at
 
-    def stored(self, enqueued_at: int, expires_at: int | None, head: bytes = b"") -> bytes:
-        """Return `head` and the stored form of the message; both instants in Unix milliseconds.
+    def stored(self, enqueued_at: int, ttl_ms: int | None, head: bytes = b"") -> bytes:
+        """Return `head` and the stored form of the message; `ttl_ms` is the effective time to live.
 
-        With `expires_at` the delivered header has the effective ttl, and the properties have absolute-expiry-time and
-        creation-time (the sender's or `enqueued_at`). Without it the header has no ttl, and the properties do not
-        change.
+        Clients read it from the header and as the difference of absolute-expiry-time and creation-time. The sender's
+        pair stays if it says the same; else creation-time is the sender's or `enqueued_at` (Unix ms). Without a
+        `ttl_ms` the header has none, and the properties do not change.
         """
-        if expires_at is None and self.form is not None:
+        if ttl_ms is None and self.form is not None:
             return head + self.form
         self._located()
-        if expires_at is None:
-            ttl_ms = None
-            bare = self._data[self._bare :]
-        else:
-            ttl_ms = min(max(expires_at - enqueued_at, 0), _TTL_MS_MAX)
-            bare = self._bare_with_expiry(enqueued_at, expires_at)
-        start = header_start(self._header, ttl_ms)
+        bare = self._data[self._bare :] if ttl_ms is None else self._bare_with_expiry(enqueued_at, ttl_ms)
+        start = header_start(self._header, None if ttl_ms is None else min(ttl_ms, _TTL_MS_MAX))
         count, entries = self._entries_count, self._entries
         if self._delivery_entries is None:
             return b"".join((head, FORM_HEAD.pack(PLAIN, len(start), count, len(entries)), start, entries, bare))
@@ -308,13 +322,34 @@ class Message:
         more = DELIVERY_HEAD.pack(delivery_count, len(delivery_entries))
         return head + form_head + more + start + delivery_entries + entries + bare
 
-    def _bare_with_expiry(self, enqueued_at: int, expires_at: int) -> bytes:
+    def _bare_with_expiry(self, enqueued_at: int, ttl_ms: int) -> bytes:
         data, start, stop = self._data, self._at[PROPERTIES], self._at[PROPERTIES + 7]
         if not stop:
             start = stop = self._bare
-        expiry, creation = b"\x83" + _pack_i64(expires_at), b"\x83" + _pack_i64(enqueued_at)
-        properties = list_with_fields(data, start, stop, _Field.ABSOLUTE_EXPIRY_TIME, expiry, creation)
+        expiry, creation = self.times()
+        if expiry is not None and creation is not None and expiry - creation == ttl_ms:
+            return data[self._bare :]
+        created_at = enqueued_at if creation is None else creation
+        expires_at = min(created_at + ttl_ms, INSTANT_MS_MAX)
+        times = b"\x83" + _pack_i64(expires_at), b"\x83" + _pack_i64(created_at)
+        properties = list_with_fields(data, start, stop, _Field.ABSOLUTE_EXPIRY_TIME, *times)
         return b"\x00\x53\x73" + properties + data[stop:]
+
+
+def effective_ttl(header_ttl_ms: int | None, expiry: object, creation: object) -> int | None:
+    """The time to live of a message with these three fields, in milliseconds; None if it has no limit.
+
+    A header can hold at most 49.7 days, so every SDK writes the ttl a second time, as the difference of
+    absolute-expiry-time and creation-time, and .NET, JavaScript and Java read it there: the pair is the exact one
+    [wire 10.4]. Without a ttl in the header it has no effect.
+    """
+    if header_ttl_ms is None or not (isinstance(expiry, int) and isinstance(creation, int) and expiry >= creation):
+        return header_ttl_ms
+    return min(expiry - creation, INSTANT_MS_MAX)
+
+
+def _instant_at(data: bytes, pos: int) -> int | None:
+    return _unpack_i64(data, pos + 1)[0] if data[pos] == _TIMESTAMP else None
 
 
 def parse_message(data: bytes) -> Message:

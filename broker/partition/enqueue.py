@@ -30,7 +30,7 @@ from .records import (
 )
 from .requests import CancelScheduled, ProcessDue, Reserve, Schedule, SendRun
 from .sessions import MessageSessions
-from .state import PartitionState, min_ttl
+from .state import PartitionState, expiry, min_ttl
 from .step import Counted, EventKind, PartitionRef, Step
 
 
@@ -261,9 +261,8 @@ class EnqueueHandlers:
                 message, enqueued_number, description.default_ttl_ms, now, view, step, hops, other_path
             )
         ttl_ms = min_ttl(min_ttl(message.ttl_ms, ttl_max_ms), description.default_ttl_ms)
-        expires_at = 0 if ttl_ms is None else now + ttl_ms
         number = state.rows.new_number()
-        stored = message.stored(now, None if ttl_ms is None else expires_at)
+        expires_at, stored = expiry(now, ttl_ms), message.stored(now, ttl_ms)
         record = Record(stored, now, expires_at, enqueued_number or number, 0, hops, other_path)
         self.put(record, number, message, view, step, target_index)
         return number
@@ -335,8 +334,7 @@ class EnqueueHandlers:
     def _schedule(self, message: Message, number: int, at: int, now: int, step: Step) -> None:
         state = self._state
         # The time to live starts at activation: only the stored form has it, the record does not expire.
-        stored = message.stored(at, None if message.ttl_ms is None else at + message.ttl_ms)
-        state.rows.put(Home.SCHEDULED, number, Record(stored, now, 0, number).pack(), step)
+        state.rows.put(Home.SCHEDULED, number, Record(message.stored(at, message.ttl_ms), now, 0, number).pack(), step)
         state.rows.put_due(at, Due.ACTIVATE, number, step)
 
     def _activate_scheduled(self, number: int, now: int, view: Reader, step: Step) -> None:

@@ -40,8 +40,7 @@ class OutboxHandlers:
         if operation.number is not None:
             self._transfer_scheduled(operation.message, operation.number, now, step)
             return
-        ttl_ms = operation.message.ttl_ms
-        stored = operation.message.stored(now, None if ttl_ms is None else now + ttl_ms)
+        stored = operation.message.stored(now, operation.message.ttl_ms)
         number = self._state.rows.new_number()
         record = Record(
             stored, now, 0, number, 0, 0, operation.destination, self._state.target_index_of(operation.message)
@@ -54,7 +53,7 @@ class OutboxHandlers:
 
     def _transfer_scheduled(self, message: Message, number: int, now: int, step: Step) -> None:
         at = now if message.scheduled_enqueue_at is None else message.scheduled_enqueue_at
-        stored = message.stored(at, None if message.ttl_ms is None else at + message.ttl_ms)
+        stored = message.stored(at, message.ttl_ms)
         record = Record(stored, now, 0, number, 0, 0, SCHEDULED_ELSEWHERE, number >> PARTITION_SHIFT)
         self._state.rows.put(Home.TRANSFER_OUTBOX, self._state.rows.new_number(), record.pack(), step)
         step.effects.append((self._state.ref.announce_outbox, None))

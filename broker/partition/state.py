@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..address import SubQueue
-from ..message.message import Message
+from ..message.message import INSTANT_MS_MAX, Message
 from ..message.stored import parse_stored, with_application_properties
 from ..model.descriptions import TopicDescription
 from .locks import Locks, LockSource
@@ -234,10 +234,10 @@ class PartitionState:
             rows = []
             for number, message in enumerate(messages, first):
                 ttl_ms = min_ttl(message.ttl_ms, default_ttl_ms)
-                expires_at = None if ttl_ms is None else now + ttl_ms
-                head = pack_head(RECORD_VERSION, 0, 0, 0, now, expires_at or 0, number)
-                rows.append((message_key(self.queue_id, Home.ACTIVE, number), message.stored(now, expires_at, head)))
-                if expires_at is not None:
+                expires_at = expiry(now, ttl_ms)
+                head = pack_head(RECORD_VERSION, 0, 0, 0, now, expires_at, number)
+                rows.append((message_key(self.queue_id, Home.ACTIVE, number), message.stored(now, ttl_ms, head)))
+                if expires_at:
                     self.rows.put_due(expires_at, Due.EXPIRE, number, step)
         self.rows.put_active_run(rows, step)
         return first, rows
@@ -253,6 +253,11 @@ def min_ttl(first_ms: int | None, second_ms: int | None) -> int | None:
     if first_ms is None:
         return second_ms
     return first_ms if second_ms is None else min(first_ms, second_ms)
+
+
+def expiry(now: int, ttl_ms: int | None) -> int:
+    """The instant at which a message expires that becomes active now (Unix ms), 0 for never."""
+    return 0 if ttl_ms is None else min(now + ttl_ms, INSTANT_MS_MAX)
 
 
 class Rows:

@@ -18,14 +18,15 @@ from ...codec.sections import (
     map_with_entries,
     with_sections,
 )
-from ...codec.types import Symbol, Uint
+from ...codec.types import Symbol, Timestamp, Uint
 from ..errors import BrokerError
-from ..message.message import Message, parse_message
+from ..message.message import INSTANT_MS_MAX, PROPERTY_NAMES, Message, parse_message
 from .errors import FilterException
 from .names import SYSTEM_PROPERTIES, Kind, Section, SystemProperty
 from .values import TICKS_PER_MS, Span, Value
 
 _TTL_MS_MAX: Final = 0xFFFF_FFFF  # 49 days: the maximum of the header field
+_EXPIRY_POSITION: Final = PROPERTY_NAMES.index("absolute-expiry-time")
 _SECTION_CODE: Final = 0x70  # of the header; the others follow by rank
 
 
@@ -49,6 +50,8 @@ def changed_message(
     try:
         for section, rank in ((Section.HEADER, HEADER), (Section.PROPERTIES, PROPERTIES)):
             values = {known.position: _encoded(known, system[known.name]) for known in _of_section(section, system)}
+            if section is Section.PROPERTIES and "TimeToLive" in system:
+                values |= _expiry(message, system["TimeToLive"])
             if values:
                 put(rank, list_with(data, *span(rank), values))
         annotations = {known.annotation: system[known.name] for known in _of_section(Section.ANNOTATIONS, system)}
@@ -70,10 +73,27 @@ def _of_section(section: Section, names: Mapping[str, Value]) -> list[SystemProp
     return [SYSTEM_PROPERTIES[name] for name in names if SYSTEM_PROPERTIES[name].section is section]
 
 
+def _expiry(message: Message, ttl: Value) -> Mapping[int, bytes]:
+    """The sender's absolute-expiry-time, moved with the time to live: readers take it for the exact one.
+
+    Without a creation-time to count from the header alone says the new one.
+    """
+    expiry, creation = message.times()
+    if expiry is None:
+        return {}
+    if creation is None or not isinstance(ttl, Span):
+        return {_EXPIRY_POSITION: encode(None)}
+    return {_EXPIRY_POSITION: encode(Timestamp(min(creation + _in_ms(ttl), INSTANT_MS_MAX)))}
+
+
+def _in_ms(span: Span) -> int:
+    return max(span // TICKS_PER_MS, 1)
+
+
 def _encoded(known: SystemProperty, value: Value) -> bytes:
     """Encode a field of the header or the properties."""
     if isinstance(value, Span):
-        return encode(Uint(min(max(value // TICKS_PER_MS, 1), _TTL_MS_MAX)))
+        return encode(Uint(min(_in_ms(value), _TTL_MS_MAX)))
     if known.kind is Kind.SYMBOL and isinstance(value, str):
         return encode(Symbol(value))
     return encode(value)

@@ -18,7 +18,7 @@ NOW = 1_800_000_000_000
 I64 = st.integers(-(1 << 63), (1 << 63) - 1)
 TOKEN = st.binary(min_size=16, max_size=16)
 PLAIN = parse_sent(encoded("body", id="one", annotations={"mine": "value"})).stored(NOW, None)
-WITH_DELIVERY_ANNOTATIONS = parse_sent(encoded("body", instructions={"mine": 1})).stored(NOW, NOW + 1)
+WITH_DELIVERY_ANNOTATIONS = parse_sent(encoded("body", instructions={"mine": 1})).stored(NOW, 1)
 ENCODERS = st.builds(
     DeliveryEncoder,
     locked_until_at=I64 | st.none(),

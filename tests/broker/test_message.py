@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.message.message import parse_message, parse_sent, split_batch
+from emubus.broker.message.message import INSTANT_MS_MAX, parse_message, parse_sent, split_batch
 from emubus.broker.message.stored import (
     application_properties,
     parse_stored,
@@ -24,7 +24,7 @@ from emubus.codec.types import Described, Int, Long, Short, Symbol, Timestamp, U
 from .driving import delivery_bytes
 
 ENQUEUED_AT = 1767225600000
-EXPIRES_AT = ENQUEUED_AT + 60_000
+TTL_MS = 60_000
 TOKEN = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 TAG = bytes.fromhex("33221100554477668899aabbccddeeff")
 
@@ -81,8 +81,8 @@ def deliver(stored: bytes, **changes: Any) -> bytes:
     return delivery_bytes(stored, **{**arguments, **changes})
 
 
-def keep(data: bytes, expires_at: int | None = None) -> bytes:
-    return parse_message(data).stored(ENQUEUED_AT, expires_at)
+def keep(data: bytes, ttl_ms: int | None = None) -> bytes:
+    return parse_message(data).stored(ENQUEUED_AT, ttl_ms)
 
 
 def refusal(data: bytes) -> Condition:
@@ -168,8 +168,8 @@ def test_a_message_without_an_id_gets_one_and_stays_as_it_is(
     assert given[0] != given[1]
     with_id = section(PROPERTIES, [given[0], *(fields or [None])[1:]])
     assert first.stored(ENQUEUED_AT, None) == parse_message(before + with_id + behind).stored(ENQUEUED_AT, None)
-    expiring = first.stored(ENQUEUED_AT, EXPIRES_AT)
-    assert expiring == parse_message(before + with_id + behind).stored(ENQUEUED_AT, EXPIRES_AT)
+    expiring = first.stored(ENQUEUED_AT, TTL_MS)
+    assert expiring == parse_message(before + with_id + behind).stored(ENQUEUED_AT, TTL_MS)
     assert parse_stored(expiring).message_id == given[0]
 
 
@@ -434,25 +434,26 @@ PROPERTY_LISTS = {
 @pytest.mark.parametrize("after", [b"", SECTIONS[APPLICATION] + BODIES["three data"]], ids=["", "more"])
 def test_an_expiry_goes_into_the_properties_and_leaves_the_other_fields_alone(properties: bytes, after: bytes) -> None:
     data = SECTIONS[HEADER] + SECTIONS[ANNOTATIONS] + b"\x00\x53\x73" + properties + after
-    stored = keep(data, EXPIRES_AT)
+    stored = keep(data, TTL_MS)
     delivered = deliver(stored)
     assert delivered.endswith(after)
     fields = decode(properties)[0]
     assert isinstance(fields, list)
     expected = [*fields, *[None] * max(0, 10 - len(fields))]
-    expected[8] = Timestamp(EXPIRES_AT)
-    expected[9] = Timestamp(ENQUEUED_AT) if expected[9] is None else expected[9]
+    created_at = ENQUEUED_AT if expected[9] is None else expected[9]
+    assert isinstance(created_at, int)
+    expected[8:10] = Timestamp(created_at + TTL_MS), Timestamp(created_at)
     assert sections(delivered.removesuffix(after))[2:] == [(PROPERTIES, expected)]
     assert sections(delivered)[0] == (HEADER, [True, None, Uint(60_000), None, Uint(0)])
-    assert parse_stored(stored).stored(ENQUEUED_AT, EXPIRES_AT) == stored
+    assert parse_stored(stored).stored(ENQUEUED_AT, TTL_MS) == stored
 
 
 @pytest.mark.parametrize("data", [b"", SECTIONS[APPLICATION], BODIES["null"], SECTIONS[HEADER]])
 def test_an_expiry_makes_properties_where_there_are_none(data: bytes) -> None:
     message = parse_message(data)
-    stored = message.stored(ENQUEUED_AT, EXPIRES_AT)
+    stored = message.stored(ENQUEUED_AT, TTL_MS)
     assert properties_fields(stored) == {
-        "absolute-expiry-time": Timestamp(EXPIRES_AT),
+        "absolute-expiry-time": Timestamp(ENQUEUED_AT + TTL_MS),
         "creation-time": Timestamp(ENQUEUED_AT),
     }
     assert [code for code, _ in sections(deliver(stored))] == [
@@ -466,17 +467,65 @@ def test_an_expiry_makes_properties_where_there_are_none(data: bytes) -> None:
 def test_fields_that_are_not_touched_keep_the_bytes_of_their_encoding() -> None:
     odd = b"\xb1\x00\x00\x00\x01i" + b"\x40" * 9 + b"\x80" + bytes(8)  # a str32 and an ulong of 8 zero bytes
     data = b"\x00\x53\x73\xc0" + bytes((len(odd) + 1, 11)) + odd
-    times = b"\x83" + EXPIRES_AT.to_bytes(8, "big") + b"\x83" + ENQUEUED_AT.to_bytes(8, "big")
-    assert odd[:6] + b"\x40" * 7 + times + odd[15:] in keep(data, EXPIRES_AT)
+    times = b"\x83" + (ENQUEUED_AT + TTL_MS).to_bytes(8, "big") + b"\x83" + ENQUEUED_AT.to_bytes(8, "big")
+    assert odd[:6] + b"\x40" * 7 + times + odd[15:] in keep(data, TTL_MS)
+
+
+@pytest.mark.parametrize(("ttl_ms", "in_header"), [(2**40, 2**32 - 1), (0, 0), (1, 1)])
+def test_the_ttl_of_the_header_is_what_it_can_hold_and_the_properties_say_it_exactly(
+    ttl_ms: int, in_header: int
+) -> None:
+    assert sections(deliver(keep(BARE, ttl_ms)))[0] == (HEADER, [None, None, Uint(in_header), None, Uint(0)])
+    fields = properties_fields(keep(BARE, ttl_ms))
+    assert fields["absolute-expiry-time"] == Timestamp(ENQUEUED_AT + ttl_ms)
+    assert parse_stored(keep(BARE, ttl_ms)).ttl_ms == ttl_ms
+
+
+def sent_with(header_ttl_ms: int, expiry: object, creation: object) -> bytes:
+    header = section(HEADER, [None, None, Uint(header_ttl_ms)])
+    return header + section(PROPERTIES, ["id", *[None] * 7, expiry, creation]) + section(DATA, b"x")
+
+
+@pytest.mark.parametrize("ttl_ms", [0, 1, 60_000, 2**32 - 2, 2**32 - 1, 2**32, 100 * 86_400_000, 9_000_000_000_000])
+def test_a_time_to_live_comes_back_as_the_sdk_wrote_it_however_often_the_message_moves(ttl_ms: int) -> None:
+    """.NET MessageLiveTests.CanRoundTripAbsoluteExpiryCreationTime; azure-sdk-for-js 28121, azure-sdk-for-net 40915."""
+    expiry, creation = Timestamp(ENQUEUED_AT - 40 + ttl_ms), Timestamp(ENQUEUED_AT - 40)
+    message = parse_message(sent_with(min(ttl_ms, 2**32 - 1), expiry, creation))
+    for hop in range(3):  # scheduled, active, forwarded
+        assert message.ttl_ms == ttl_ms
+        stored = message.stored(ENQUEUED_AT + 700 * hop, message.ttl_ms)
+        fields = properties_fields(stored)
+        assert (fields["absolute-expiry-time"], fields["creation-time"]) == (expiry, creation)
+        message = parse_stored(stored)
+
+
+def test_a_shorter_default_of_the_entity_moves_the_expiry_and_keeps_the_creation() -> None:
+    message = parse_message(sent_with(60_000, Timestamp(ENQUEUED_AT + 59_000), Timestamp(ENQUEUED_AT - 1_000)))
+    stored = message.stored(ENQUEUED_AT, 5_000)
+    fields = properties_fields(stored)
+    assert (fields["absolute-expiry-time"], fields["creation-time"]) == (ENQUEUED_AT + 4_000, ENQUEUED_AT - 1_000)
+    assert parse_stored(stored).ttl_ms == 5_000
 
 
 @pytest.mark.parametrize(
-    ("expires_at", "ttl"),
-    [(ENQUEUED_AT + 2**40, Uint(2**32 - 1)), (ENQUEUED_AT - 5, Uint(0)), (ENQUEUED_AT + 1, Uint(1))],
+    ("expiry", "creation", "ttl_ms"),
+    [
+        (None, None, 7),
+        (Timestamp(9), None, 7),
+        (None, Timestamp(9), 7),
+        (Timestamp(8), Timestamp(9), 7),
+        (Ulong(50), Timestamp(9), 7),
+        (Timestamp(50), "9", 7),
+        (Timestamp(50), Timestamp(9), 41),
+        (Timestamp(2**63 - 1), Timestamp(-(2**63)), INSTANT_MS_MAX),
+    ],
 )
-def test_the_ttl_of_the_header_is_clamped_to_what_it_can_hold(expires_at: int, ttl: Uint) -> None:
-    assert sections(deliver(keep(BARE, expires_at)))[0] == (HEADER, [None, None, ttl, None, Uint(0)])
-    assert properties_fields(keep(BARE, expires_at))["absolute-expiry-time"] == Timestamp(expires_at)
+def test_a_pair_that_says_no_time_to_live_leaves_it_to_the_header(
+    expiry: object, creation: object, ttl_ms: int
+) -> None:
+    message = parse_message(sent_with(7, expiry, creation))
+    assert message.ttl_ms == ttl_ms
+    assert parse_stored(message.stored(ENQUEUED_AT, ttl_ms)).durable is False
 
 
 def test_a_message_that_never_expires_is_delivered_without_ttl_and_with_its_own_properties() -> None:
@@ -524,7 +573,7 @@ def test_a_symbol_as_name_of_a_new_application_property_is_written_as_string() -
 
 
 def test_a_replaced_application_property_keeps_everything_else_of_the_stored_message() -> None:
-    stored = keep(b"".join(SECTIONS.values()), EXPIRES_AT)
+    stored = keep(b"".join(SECTIONS.values()), TTL_MS)
     changed = with_application_properties(stored, {"a": 2})
     assert changed == stored.replace(encode("a") + encode(Short(1)), encode("a") + encode(2)).replace(
         SECTIONS[APPLICATION][:6], section(APPLICATION, {"a": 2, "b": TOKEN})[:6]
@@ -557,12 +606,12 @@ def test_properties_are_reported_by_name() -> None:
 
 
 def test_a_stored_message_can_be_taken_up_again() -> None:
-    stored = keep(b"".join(SECTIONS.values()), EXPIRES_AT)
+    stored = keep(b"".join(SECTIONS.values()), TTL_MS)
     message = parse_stored(stored)
     assert (message.ttl_ms, message.durable, message.partition_key) == (60_000, True, "k")
     assert message.message_id == str(TOKEN)
-    forwarded = message.stored(ENQUEUED_AT + 5, EXPIRES_AT + 9)
-    assert properties_fields(forwarded)["absolute-expiry-time"] == Timestamp(EXPIRES_AT + 9)
+    forwarded = message.stored(ENQUEUED_AT + 5, TTL_MS + 9)
+    assert properties_fields(forwarded)["absolute-expiry-time"] == Timestamp(ENQUEUED_AT + TTL_MS + 9)
     assert properties_fields(forwarded)["creation-time"] == Timestamp(ENQUEUED_AT)
 
 

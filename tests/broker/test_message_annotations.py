@@ -20,12 +20,12 @@ from .test_message import (
     DATA,
     DELIVERY,
     ENQUEUED_AT,
-    EXPIRES_AT,
     HEADER,
     PLAIN_HEADER,
     STAMPS,
     TAG,
     TOKEN,
+    TTL_MS,
     annotate,
     deliver,
     keep,
@@ -80,10 +80,10 @@ def test_many_delivery_annotations_are_given_back() -> None:
     assert sections(deliver(stored, lock_token=TAG))[1] == (DELIVERY, {**own, **TOKEN_ENTRY})
 
 
-@pytest.mark.parametrize("expires_at", [None, EXPIRES_AT])
-def test_delivery_annotations_stay_when_a_message_moves_on_or_changes(expires_at: int | None) -> None:
-    stored = keep(SENT, expires_at)
-    moved = parse_stored(stored).stored(ENQUEUED_AT, expires_at)
+@pytest.mark.parametrize("ttl_ms", [None, TTL_MS])
+def test_delivery_annotations_stay_when_a_message_moves_on_or_changes(ttl_ms: int | None) -> None:
+    stored = keep(SENT, ttl_ms)
+    moved = parse_stored(stored).stored(ENQUEUED_AT, ttl_ms)
     assert deliver(moved) == deliver(stored)
     changed = with_application_properties(stored, {"DeadLetterReason": "bad"})
     assert application_properties(changed) == {"a": 1, "DeadLetterReason": "bad"}

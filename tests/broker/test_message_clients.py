@@ -18,7 +18,7 @@ from emubus.broker.message.message import parse_message
 from .driving import delivery_bytes
 
 ENQUEUED_AT = 1767225600000
-EXPIRES_AT = ENQUEUED_AT + 60_000
+TTL_MS = 60_000
 TOKEN = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 TAG = bytes.fromhex("33221100554477668899aabbccddeeff")
 
@@ -48,13 +48,13 @@ def proton_message() -> proton.Message:
     return message
 
 
-@pytest.mark.parametrize("expires_at", [None, EXPIRES_AT])
-def test_a_message_of_proton_comes_back_as_proton_wrote_it(expires_at: int | None) -> None:
+@pytest.mark.parametrize("ttl_ms", [None, TTL_MS])
+def test_a_message_of_proton_comes_back_as_proton_wrote_it(ttl_ms: int | None) -> None:
     sent = proton_message()
     parsed = parse_message(bytes(sent.encode()))
     assert (parsed.message_id, parsed.session_id, parsed.partition_key) == (str(TOKEN), "session", "session")
     received: Any = proton.Message()
-    received.decode(deliver(parsed.stored(ENQUEUED_AT, expires_at)))
+    received.decode(deliver(parsed.stored(ENQUEUED_AT, ttl_ms)))
     assert (received.id, received.subject, received.group_id) == (TOKEN, "s", "session")
     assert (received.durable, received.delivery_count) == (True, 2)
     assert received.properties == sent.properties
@@ -65,8 +65,8 @@ def test_a_message_of_proton_comes_back_as_proton_wrote_it(expires_at: int | Non
         "d": proton.char,
     }
     assert bytes(received.body) == sent.body
-    assert received.expiry_time == (0 if expires_at is None else EXPIRES_AT / 1000)
-    assert received.ttl == (0 if expires_at is None else 60)
+    assert received.expiry_time == (0 if ttl_ms is None else (ENQUEUED_AT + TTL_MS) / 1000)
+    assert received.ttl == (0 if ttl_ms is None else 60)
 
 
 def written_by_azure(**fields: Any) -> bytes:
@@ -76,8 +76,8 @@ def written_by_azure(**fields: Any) -> bytes:
     return bytes(output)
 
 
-@pytest.mark.parametrize("expires_at", [None, EXPIRES_AT])
-def test_a_message_of_the_python_sdk_is_read_back_by_the_python_sdk(expires_at: int | None) -> None:
+@pytest.mark.parametrize("ttl_ms", [None, TTL_MS])
+def test_a_message_of_the_python_sdk_is_read_back_by_the_python_sdk(ttl_ms: int | None) -> None:
     data = written_by_azure(
         message_id="id-1",
         session_id="session",
@@ -87,14 +87,14 @@ def test_a_message_of_the_python_sdk_is_read_back_by_the_python_sdk(expires_at: 
     )
     message = parse_message(data)
     assert (message.message_id, message.session_id, message.partition_key) == ("id-1", "session", "session")
-    delivered = deliver(message.stored(ENQUEUED_AT, expires_at), lock_token=TAG)
+    delivered = deliver(message.stored(ENQUEUED_AT, ttl_ms), lock_token=TAG)
     read = decode_payload(memoryview(delivered))
     assert read.header is not None
     assert read.properties is not None
     assert read.message_annotations is not None
     assert read.header.delivery_count == 2
     assert read.properties.message_id == b"id-1"
-    assert read.properties.absolute_expiry_time == expires_at
+    assert read.properties.absolute_expiry_time == (None if ttl_ms is None else ENQUEUED_AT + ttl_ms)
     assert read.message_annotations[b"x-opt-sequence-number"] == 17
     assert read.message_annotations[b"x-opt-partition-key"] == b"session"
     assert read.application_properties == {b"a": 1, b"b": b"x"}

@@ -157,6 +157,19 @@ def test_a_message_lives_for_its_time(bus: EmubusServer, rest: Rest) -> None:
     assert (got.content, got.broker["TimeToLive"]) == (b"y", 20.5)
 
 
+def test_a_time_to_live_beyond_the_49_days_of_a_header_is_kept_and_shown(bus: EmubusServer, rest: Rest) -> None:
+    bus.freeze()
+    rest.send("plain", b"x", TimeToLive=100 * 86_400)
+    bus.advance(60 * 86_400_000)
+    locked = rest.peek_lock("plain")
+    assert (locked.content, locked.broker["TimeToLive"]) == (b"x", 100 * 86_400)
+    rest.unlock(locked.path)
+    (seen,) = bus.peek("plain")
+    assert seen.header["ttl_ms"] == 100 * 86_400_000
+    bus.advance(40 * 86_400_000)
+    assert rest.receive("plain").status == 204
+
+
 # ---- batches
 
 

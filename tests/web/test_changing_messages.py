@@ -31,7 +31,7 @@ from emubus.codec.types import (
     Ulong,
     Ushort,
 )
-from emubus.web.messages.changes import PARTITION_KEY, SCHEDULED_FOR, Changes, changed, scheduled_for, with_ttl
+from emubus.web.messages.changes import PARTITION_KEY, SCHEDULED_FOR, Changes, Lifetime, changed, scheduled_for
 from emubus.web.messages.typed_json import from_json, to_json
 
 from ..rounds import rounds
@@ -124,7 +124,7 @@ def test_fields_are_changed_added_and_removed() -> None:
                 {"message-id": None, "subject": "other", "correlation-id": "c"},
                 {"a": None, "c": Uint(3)},
                 {PARTITION_KEY: None, SCHEDULED_FOR: scheduled_for(None)},
-                with_ttl(5),
+                Lifetime(5, 1_000),
             ),
         )
     )

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, TypedDict
 
 from ...broker.admin.overview import Seen
+from ...broker.message.message import effective_ttl
 from ...codec.decode import decode
 from ...codec.errors import DecodeError
 from ...codec.types import Array, Described, Symbol, Timestamp
@@ -143,6 +144,10 @@ def message_json(seen: Seen) -> MessageJson:
     except DecodeError:  # the broker does not check bodies
         body = BodyJson(kind="malformed", text=None, base64=_base64(seen.encoded), json=None)
     header = _fields(sections.get(_HEADER), _HEADER_FIELDS)
+    properties = _fields(sections.get(_PROPERTIES), _PROPERTY_FIELDS)
+    if isinstance(ttl_ms := header.get("ttl_ms"), int):
+        times = properties.get("absolute_expiry_time"), properties.get("creation_time")
+        header["ttl_ms"] = effective_ttl(int(ttl_ms), *times)
     annotations = _map(sections.get(_ANNOTATIONS))
     state = annotations.get("x-opt-message-state")
     enqueued_at, delivery_count = annotations.get("x-opt-enqueued-time"), header.pop("delivery_count", 0)
@@ -155,7 +160,7 @@ def message_json(seen: Seen) -> MessageJson:
         "delivery_count": delivery_count if isinstance(delivery_count, int) else 0,
         "size_bytes": len(seen.encoded),
         "header": _json_map(header),
-        "properties": _json_map(_fields(sections.get(_PROPERTIES), _PROPERTY_FIELDS)),
+        "properties": _json_map(properties),
         "application_properties": _json_map(_map(sections.get(_APPLICATION))),
         "annotations": _json_map(annotations),
         "body": body,

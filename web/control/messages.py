@@ -163,6 +163,7 @@ def _encoded(asked: JsonObject, now: int) -> bytes:
         asked.optional("partition_key", str),
         asked.optional("scheduled_at", int) if delay_ms is None else now + delay_ms,
         asked.optional("ttl_ms", int),
+        created_at=now,
     )
     try:
         return message.encoded()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
+from ...broker.message.builder import LIFETIME_PROPERTIES, header_ttl, lifetime
 from ...broker.message.message import PROPERTY_NAMES
 from ...codec.encode import encode
 from ...codec.sections import (
@@ -25,14 +26,20 @@ from ...codec.sections import (
     map_with_entries,
     with_sections,
 )
-from ...codec.types import Symbol, Timestamp, Uint
+from ...codec.types import Symbol, Timestamp
 
 PARTITION_KEY: Final = "x-opt-partition-key"
 SCHEDULED_FOR: Final = "x-opt-scheduled-enqueue-time"
 _CODES: Final = {HEADER: 0x70, MESSAGE_ANNOTATIONS: 0x72, PROPERTIES: 0x73, APPLICATION_PROPERTIES: 0x74}
 _TTL_AT: Final = 2  # in the header [AMQP 3.2.1]
-_OF_TTL: Final = {"absolute-expiry-time": None, "creation-time": None}  # the broker made them of the time to live
 _SYMBOLIC: Final = frozenset({"content-type", "content-encoding"})
+
+
+class Lifetime(NamedTuple):
+    """A new time to live of a message that is made at `created_at` (Unix ms); None for an endless one."""
+
+    ttl_ms: int | None
+    created_at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +54,12 @@ class Changes:
     properties: Mapping[str, object] = field(default_factory=dict[str, object])
     application_properties: Mapping[str, object] = field(default_factory=dict[str, object])
     annotations: Mapping[str, object] = field(default_factory=dict[str, object])
-    header: Mapping[int, object] = field(default_factory=dict[int, object])
+    lifetime: Lifetime | None = None
 
     @property
     def are_none(self) -> bool:
         """Whether the message stays as it is."""
-        return self.body is None and not (
-            self.properties or self.application_properties or self.annotations or self.header
-        )
-
-
-def with_ttl(ttl_ms: int | None) -> Mapping[int, object]:
-    """The header's change for a time to live; None removes it."""
-    return {_TTL_AT: None if ttl_ms is None else Uint(ttl_ms)}
+        return self == Changes()
 
 
 def scheduled_for(at: int | None) -> object:
@@ -78,9 +78,13 @@ def changed(encoded: bytes, changes: Changes) -> bytes:
         at = locate(data)
         assert at is not None, "canonical messages can be located"
     sections: dict[int, bytes] = {}
-    properties = {**(_OF_TTL if changes.header.get(_TTL_AT, 0) is None else {}), **changes.properties}
+    header, times = {}, {}
+    if changes.lifetime is not None:
+        header[_TTL_AT] = encode(header_ttl(changes.lifetime.ttl_ms))
+        times = {**dict.fromkeys(LIFETIME_PROPERTIES), **lifetime(*changes.lifetime)}
+    properties = {**times, **changes.properties}
     for rank, positions in (
-        (HEADER, {place: encode(value) for place, value in changes.header.items()}),
+        (HEADER, header),
         (PROPERTIES, {PROPERTY_NAMES.index(name): _property(name, each) for name, each in properties.items()}),
     ):
         if positions:

@@ -72,7 +72,13 @@ def message_in(form: Form, now: int) -> NewMessage:
             raise FormError(f"{label}: {quoted(form.text(name))} is not ASCII text.", name)
     ttl_ms = form.finite_span("ttl", "Time to live", 1, TTL_MS_MAX) if form.text("ttl") else None
     return NewMessage(
-        body, properties, _application_properties(form), form.optional("partition_key"), _scheduled(form, now), ttl_ms
+        body,
+        properties,
+        _application_properties(form),
+        form.optional("partition_key"),
+        _scheduled(form, now),
+        ttl_ms,
+        created_at=now,
     )
 
 

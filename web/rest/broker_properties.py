@@ -107,7 +107,6 @@ def _ttl_ms(found: Mapping[str, object]) -> int | None:
         seconds = _seconds(value)
         if seconds is None or not seconds > 0:
             raise _bad(name, value, "a number of seconds above 0, or a time span such as '0.00:00:40'")
-        # An AMQP header can hold at most 49 days; SDKs write that for anything longer.
         return max(1, min(round(seconds * 1000), TTL_MS_MAX))
     return None
 

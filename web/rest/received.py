@@ -14,7 +14,8 @@ from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
 from ...broker.api import Delivery
-from ...broker.message.message import PROPERTY_NAMES
+from ...broker.message.builder import LIFETIME_PROPERTIES
+from ...broker.message.message import PROPERTY_NAMES, effective_ttl
 from ...codec.decode import decode
 from ...codec.errors import DecodeError
 from ...codec.types import Described, Symbol
@@ -47,7 +48,7 @@ def answer(request: web.Request, delivery: Delivery, *, locked: bool, location: 
         properties,
         _entries(sections, _ANNOTATIONS),
         _integer_at(head, _DELIVERY_COUNT) or 0,
-        _integer_at(head, _TTL),
+        effective_ttl(_integer_at(head, _TTL), *(properties.get(name) for name in LIFETIME_PROPERTIES)),
     )
     headers[HEADER] = header_of(found, delivery.token if locked else None)
     for name, value in _entries(sections, _APPLICATION).items():

@@ -77,7 +77,7 @@ class Rest:
         sender = self._broker.open_sender(address, detached=_ignore, client=CLIENT)
         stored: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
         try:
-            data, is_batch = await encoded_in(request, sender)
+            data, is_batch = await encoded_in(request, sender, self._services.clock.now_ms())
             sender.send(data, batch=is_batch, done=lambda error: None if stored.done() else stored.set_result(error))
             error = await stored
         finally:

@@ -28,16 +28,16 @@ BATCH_TYPE: Final = "application/vnd.microsoft.servicebus.json"
 """Exactly this text: with parameters, the body is a single message in JSON."""
 
 
-async def encoded_in(request: web.Request, sender: Sender) -> tuple[bytes, bool]:
-    """The delivery in a request, and whether it is a batch. HttpRefusal (400, 403)."""
+async def encoded_in(request: web.Request, sender: Sender, now: int) -> tuple[bytes, bool]:
+    """The delivery in a request at an instant (Unix ms), and whether it is a batch. HttpRefusal (400, 403)."""
     is_batch = request.headers.get(hdrs.CONTENT_TYPE) == BATCH_TYPE
     try:
         if is_batch:
             body = await body_of(request, sender.batch_bytes_max * BATCH_JSON_FACTOR)
-            return envelope([message.encoded() for message in _batch_messages(body)]), True
+            return envelope([message.encoded() for message in _batch_messages(body, now)]), True
         single = _single_message_headers(request)
         body = await body_of(request, sender.message_bytes_max)
-        return _message(body, *single).encoded(), False
+        return _message(body, *single, now).encoded(), False
     except (TypeError, ValueError) as error:  # half a surrogate pair, a content type beyond ASCII
         raise HttpRefusal(400, f"The message can't be encoded: {excerpt(str(error))}.") from None
 
@@ -106,6 +106,7 @@ def _message(
     broker_properties: BrokerProperties,
     content_type: str | None,
     application_properties: Mapping[str, object],
+    now: int,
 ) -> NewMessage:
     properties = {**broker_properties.properties}
     if content_type is not None:
@@ -117,30 +118,31 @@ def _message(
         broker_properties.partition_key,
         broker_properties.scheduled_enqueue_at,
         broker_properties.ttl_ms,
+        created_at=now,
     )
 
 
 # ---- batches
 
 
-def _batch_messages(body: bytes) -> list[NewMessage]:
+def _batch_messages(body: bytes, now: int) -> list[NewMessage]:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise HttpRefusal(400, f"The batch is no JSON: {excerpt(str(error))}.") from None
     if not isinstance(found, list) or not found:
         raise HttpRefusal(400, "The batch is no JSON array of messages, or it is empty.")
-    return [_batch_message(number, each) for number, each in enumerate(found, 1)]
+    return [_batch_message(number, each, now) for number, each in enumerate(found, 1)]
 
 
-def _batch_message(number: int, found: object) -> NewMessage:
+def _batch_message(number: int, found: object, now: int) -> NewMessage:
     try:
         if not isinstance(found, dict):
             raise HttpRefusal(400, "it is no JSON object.")
         properties = read(_object(found, "BrokerProperties"), BATCH_PROPERTIES)
         users = _object(found, "UserProperties")
         values = {name: _user_value(name, value) for name, value in users.items() if value is not None}
-        return _message(_batch_body(found), properties, None, values)
+        return _message(_batch_body(found), properties, None, values, now)
     except HttpRefusal as refusal:
         raise HttpRefusal(refusal.status, f"Message {number} of the batch is invalid: {refusal.detail}") from None
 

@@ -20,6 +20,8 @@ FIELDS = {
     "reply_to": 4,
     "correlation_id": 5,
     "content_type": 6,
+    "absolute_expiry_time": 8,
+    "creation_time": 9,
     "session_id": 10,
     "reply_to_session_id": 12,
 }

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from emubus.broker.message.message import Message, parse_message
+from emubus.broker.model.profiles import DAY_MS
 from emubus.broker.rules import FilterException, MessageContext
 from emubus.broker.rules.sql.action import compile_action
 from emubus.codec.encode import encode
@@ -170,6 +171,27 @@ def test_an_action_sets_keys_and_time_to_live() -> None:
     )
     assert (cleared.partition_key, cleared.ttl_ms, cleared.durable) == (None, None, False)
     assert applied("SET sys.TimeToLive = 'P100D'").ttl_ms == 0xFFFF_FFFF
+
+
+@pytest.mark.parametrize(
+    ("sent", "ttl_ms", "expiry"),
+    [
+        (
+            {"absolute_expiry_time": Timestamp(1_005), "creation_time": Timestamp(1_000)},
+            100 * DAY_MS,
+            100 * DAY_MS + 1_000,
+        ),
+        ({"absolute_expiry_time": Timestamp(1_005)}, 0xFFFF_FFFF, None),
+        ({"creation_time": Timestamp(1_000)}, 0xFFFF_FFFF, None),
+    ],
+)
+def test_a_time_to_live_that_is_set_moves_the_expiry_of_the_sender(
+    sent: Mapping[str, object], ttl_ms: int, expiry: int | None
+) -> None:
+    changed = applied("SET sys.TimeToLive = 'P100D'", ttl_ms=5, **sent)
+    assert (changed.ttl_ms, changed.times()[0]) == (ttl_ms, expiry)
+    cleared = applied("REMOVE sys.TimeToLive", ttl_ms=5, **sent)
+    assert (cleared.ttl_ms, cleared.times()[0]) == (None, None)
 
 
 def test_the_session_id_of_the_copy_is_the_one_that_was_set() -> None:

@@ -14,7 +14,7 @@ from ....broker.address import SubQueue
 from ....broker.message.bounds import IDENTIFIER_CHARS_MAX
 from ....broker.message.builder import TTL_MS_MAX
 from ...json_object import JsonObject
-from ...messages.changes import PARTITION_KEY, SCHEDULED_FOR, Changes, scheduled_for, with_ttl
+from ...messages.changes import PARTITION_KEY, SCHEDULED_FOR, Changes, Lifetime, scheduled_for
 from ...messages.filter import SQL_CHARS_MAX, STATES_ASKED, TEXT_CHARS_MAX, Criteria, FilterRefusal, filter_of
 from ...messages.jobs import JOBS, NUMBERS_MAX, Job, Jobs, JobState, Selection
 from ...messages.typed_json import from_json
@@ -151,7 +151,7 @@ def job_json(job: Job) -> dict[str, object]:
     }
 
 
-def changes_of(asked: JsonObject) -> Changes:
+def changes_of(asked: JsonObject, now: int) -> Changes:
     """The changes of a request. ControlRefusal."""
     if "body" in asked and "body_base64" in asked:
         raise ControlRefusal(409, "body and body_base64 exclude each other.")
@@ -172,7 +172,7 @@ def changes_of(asked: JsonObject) -> Changes:
         {amqp_name: asked[name] for name, amqp_name in TEXT_FIELDS.items() if name in asked},
         properties,
         annotations,
-        with_ttl(asked.optional("ttl_ms", int)) if "ttl_ms" in asked else {},
+        Lifetime(asked.optional("ttl_ms", int), now) if "ttl_ms" in asked else None,
     )
 
 
@@ -220,7 +220,7 @@ async def start_job(call: ControlCall) -> object:
         body.one("entity", str),
         SUB_QUEUES[body.one("sub_queue", str)],
         body.optional("target", str),
-        Changes() if body["changes"] is None else changes_of(body.object_of("changes")),
+        Changes() if body["changes"] is None else changes_of(body.object_of("changes"), call.services.clock.now_ms()),
         body.optional("reason", str),
         body.optional("description", str),
     )

@@ -10,10 +10,11 @@ import base64
 from typing import Final
 
 from ....broker.admin.overview import Seen
-from ....broker.message.builder import NewMessage
+from ....broker.message.builder import LIFETIME_PROPERTIES, NewMessage
+from ....broker.message.message import effective_ttl
 from ....codec.types import TYPE_NAMES, Timestamp
 from ...json_object import JsonObject
-from ...messages.changes import PARTITION_KEY, SCHEDULED_FOR, Changes, scheduled_for, with_ttl
+from ...messages.changes import PARTITION_KEY, SCHEDULED_FOR, Changes, Lifetime, scheduled_for
 from ...messages.json_lines import line_of
 from ...messages.typed_json import from_json
 from ..message_form import FIELDS, PROPERTY_TYPES
@@ -37,7 +38,8 @@ def values_of(message: JsonObject) -> dict[str, list[str]]:
     partition_key = message.object_of("annotations").get(PARTITION_KEY)
     if isinstance(partition_key, str):
         values["partition_key"] = [partition_key]
-    ttl_ms = message.object_of("header").optional("ttl_ms", int)
+    times = [properties.get(name.replace("-", "_")) for name in LIFETIME_PROPERTIES]
+    ttl_ms = effective_ttl(message.object_of("header").optional("ttl_ms", int), *map(from_json, times))
     values["ttl"] = ["" if ttl_ms is None else span_input(ttl_ms)]
     shown = _shown(message.object_of("application_properties"))
     values["property_name"] = [name for name, _, _ in shown]
@@ -55,7 +57,7 @@ def changes_of(seen: Seen, message: NewMessage, *, keeps_body: bool) -> Changes:
         dict(message.properties),
         {**gone, **message.application_properties},
         {PARTITION_KEY: message.partition_key, SCHEDULED_FOR: scheduled_for(message.scheduled_enqueue_at)},
-        with_ttl(message.ttl_ms),
+        None if message.created_at is None else Lifetime(message.ttl_ms, message.created_at),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from ....broker.message.message import INSTANT_MS_MAX
 from ..forms import Form
 from ..rendering import MessageView, instant, size
 
@@ -21,7 +22,9 @@ def _property(name: str) -> _Cell:
 def _expires(view: MessageView) -> str:
     """The enqueued time and the time to live; a scheduled message has no enqueued time yet."""
     ttl_ms, enqueued_at = view.json["header"].get("ttl_ms"), view.json["enqueued_at"]
-    return instant(enqueued_at + ttl_ms) if isinstance(ttl_ms, int) and enqueued_at is not None else ""
+    if not isinstance(ttl_ms, int) or enqueued_at is None:
+        return ""
+    return instant(min(enqueued_at + ttl_ms, INSTANT_MS_MAX))
 
 
 def _scheduled(view: MessageView) -> str:
