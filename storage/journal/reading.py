@@ -40,7 +40,11 @@ def read_journal(file: Path, journal_id: str) -> list[Entry]:
 
     ValueError: it is another journal, or damaged. OSError.
     """
-    content = file.read_bytes()
+    return entries_of(file.read_bytes(), journal_id)
+
+
+def entries_of(content: bytes, journal_id: str) -> list[Entry]:
+    """Return the entries of a journal's file as `read_journal` does. ValueError."""
     if not content.startswith(MAGIC):
         raise ValueError("it is not a journal of emubus")
     if not content.startswith(title_of(journal_id)):
@@ -51,7 +55,8 @@ def read_journal(file: Path, journal_id: str) -> list[Entry]:
     lap, used_before = _newest_lap(content, seed)
     before, _ = _read_lap(content, lap - 1, seed, used_before)
     newest, end = _read_lap(content, lap, seed)
-    _refuse_damage(_half(content, lap), end, lap, seed)
+    _refuse_damage(_half(content, lap), end + 1, lap, seed)
+    _refuse_damage(_half(content, lap + 1), 0, lap + 1, seed)
     return [*before, *newest]
 
 
@@ -83,14 +88,19 @@ def _read_lap(content: bytes, lap: int, seed: int, used_bytes: int | None = None
     return entries, at
 
 
-def _refuse_damage(half: memoryview, end: int, lap: int, seed: int) -> None:
-    """ValueError if a group of this lap stands behind the end: then the end is damage, not an interrupted write."""
+def _refuse_damage(half: memoryview, start: int, lap: int, seed: int) -> None:
+    """ValueError if a group of this lap, or of a later one, stands at `start` or behind it.
+
+    Behind the end of the newest lap: that end is damage then, not an interrupted write. Anywhere in the half of a lap
+    that the head does not know: its record is, since no group of a lap is written before the lap's record is durable.
+    """
     content = bytes(half)
-    at = content.find(GROUP_MAGIC, end + 1)
+    at = content.find(GROUP_MAGIC, start)
     while at >= 0:
         group = _group_at(half, at, seed)
-        if group is not None and group.lap == lap:
-            raise ValueError(f"it is damaged: entry {group.number} can be read, and one before it can't")
+        if group is not None and group.lap >= lap:
+            what = "one before it can't" if group.lap == lap and start else f"the head lacks lap {group.lap}"
+            raise ValueError(f"it is damaged: entry {group.number} can be read, and {what}")
         at = content.find(GROUP_MAGIC, at + 1)
 
 
