@@ -10,6 +10,7 @@ such as a container's volume for any user of one group, new files get the folder
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import stat
@@ -23,51 +24,91 @@ LOCK_FILE = "emubus.lock"
 OWNER_FOLDER_MODE: Final = 0o700
 OWNER_FILE_MODE: Final = 0o600
 _OTHERS_MODE: Final = 0o077
+_NO_FOLDER_LOCKS: Final = frozenset({errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOTSUP})
+"""What file systems answer that can lock files only."""
 _HOLDER_BYTES: Final = 32  # content of a lock file: the id of the process that took it last
 
 
 class FolderLock:
     """The lock of one folder, held until `release()` or the end of the process.
 
-    A writer has it alone. Readers share it, make no lock file, and so write nothing.
+    A writer has it alone. Readers share it, make no lock file, and so write nothing. It is on the folder itself, which
+    nobody can delete and make again without being noticed (`DataFolder.is_in_place`), and on a file in it: a folder on
+    NFS can't be locked, and an older release looks at the file alone.
     """
 
     def __init__(self, folder: Path, *, reading: bool = False) -> None:
         """Take the lock; StoreError names the folder, and the holder if known, if another process has it."""
-        self._fd = -1
+        self._fds: list[int] = []
+        how = (fcntl.LOCK_SH if reading else fcntl.LOCK_EX) | fcntl.LOCK_NB
+        try:
+            self._lock_folder(folder, how)
+            self._lock_file(folder, how, reading=reading)
+        except BlockingIOError:
+            self.release()
+            holder = _holder(folder)
+            who = f"another emubus (process {holder})" if holder else "another emubus"
+            raise StoreError(folder, f"is in use by {who}; two can't share one data folder") from None
+        except BaseException:
+            self.release()
+            raise
+        if not reading:
+            self._note_holder(folder)
+
+    def _lock_folder(self, folder: Path, how: int) -> None:
+        try:
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise StoreFailed(folder, "the folder doesn't exist") from None
+        except OSError:
+            return  # not readable: the file tells, or the next step
+        self._fds.append(fd)
+        try:
+            fcntl.flock(fd, how)
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            if error.errno not in _NO_FOLDER_LOCKS:
+                raise StoreFailed(folder, f"can't be locked: {error.strerror}") from error
+
+    def _lock_file(self, folder: Path, how: int, *, reading: bool) -> None:
         flags = os.O_RDONLY if reading else os.O_RDWR | os.O_CREAT
         try:
-            self._fd = os.open(folder / LOCK_FILE, flags | os.O_CLOEXEC, file_mode(folder))
+            fd = os.open(folder / LOCK_FILE, flags | os.O_CLOEXEC, file_mode(folder))
         except FileNotFoundError:
             if reading:
                 return  # it was never opened for writing
             raise StoreFailed(folder, "the folder doesn't exist") from None
         except OSError as error:
             raise StoreFailed(folder, f"can't open {LOCK_FILE}: {reason_of(error, folder)}") from error
+        self._fds.append(fd)
         try:
-            fcntl.flock(self._fd, (fcntl.LOCK_SH if reading else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            fcntl.flock(fd, how)
         except BlockingIOError:
-            holder = os.pread(self._fd, _HOLDER_BYTES, 0).decode("ascii", "replace").strip()
-            self.release()
-            who = f"another emubus (process {holder})" if holder else "another emubus"
-            raise StoreError(folder, f"is in use by {who}; two can't share one data folder") from None
+            raise
         except OSError as error:
-            self.release()
             raise StoreFailed(folder, f"can't lock {LOCK_FILE}: {error.strerror}") from error
-        if not reading:
-            self._note_holder(folder)
 
     def _note_holder(self, folder: Path) -> None:
+        fd = self._fds[-1]  # of the file
         with contextlib.suppress(OSError):  # another user's file: that user decides who may lock it
-            os.fchmod(self._fd, file_mode(folder))
+            os.fchmod(fd, file_mode(folder))
         with contextlib.suppress(OSError):  # it only improves the other process's error, so a full disk does not matter
-            os.pwrite(self._fd, f"{os.getpid():<{_HOLDER_BYTES}}".encode("ascii"), 0)  # no truncation: it costs a sync
+            os.pwrite(fd, f"{os.getpid():<{_HOLDER_BYTES}}".encode("ascii"), 0)  # no truncation: it costs a sync
 
     def release(self) -> None:
         """Release the lock; calling it twice is allowed."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        while self._fds:
+            os.close(self._fds.pop())
+
+
+def _holder(folder: Path) -> str:
+    """Return the id of the process that took the lock of a folder last, "" if that is unknown."""
+    try:
+        with (folder / LOCK_FILE).open("rb") as file:
+            return file.read(_HOLDER_BYTES).decode("ascii", "replace").strip()
+    except OSError:
+        return ""
 
 
 def make_folder(folder: Path) -> list[Path]:

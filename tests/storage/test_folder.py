@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import stat
 import subprocess
@@ -15,6 +17,7 @@ import pytest
 
 from emubus.storage import (
     FORMAT_VERSION,
+    LOCK_FILE,
     Batch,
     Durability,
     FolderLock,
@@ -54,6 +57,35 @@ def test_a_folder_in_use_is_refused_by_name_with_the_process_that_has_it(tmp_pat
     )
     first.close()
     open_store(tmp_path, ["rows"], PROCESS).close()
+
+
+def test_a_folder_in_use_is_refused_when_its_lock_file_was_deleted_or_made_anew(tmp_path: Path) -> None:
+    first = open_store(tmp_path, ["rows"], PROCESS)
+    for prepare in ((tmp_path / LOCK_FILE).unlink, (tmp_path / LOCK_FILE).touch):
+        prepare()
+        for reading in (True, False):
+            with pytest.raises(StoreError, match="is in use by another emubus; two can't share one data folder"):
+                FolderLock(tmp_path, reading=reading)
+    first.close()
+    open_store(tmp_path, ["rows"], PROCESS).close()
+
+
+@pytest.mark.parametrize("code", [errno.EBADF, errno.ENOLCK])
+def test_where_folders_cannot_be_locked_the_file_keeps_others_out(
+    tmp_path: Path, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = fcntl.flock
+
+    def only_files(fd: int, how: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(code, os.strerror(code))
+        lock(fd, how)
+
+    monkeypatch.setattr(fcntl, "flock", only_files)
+    first = FolderLock(tmp_path)
+    with pytest.raises(StoreError, match=f"is in use by another emubus \\(process {os.getpid()}\\)"):
+        FolderLock(tmp_path)
+    first.release()
 
 
 def test_a_folder_in_use_by_another_process_is_refused_until_that_ends(tmp_path: Path) -> None:
