@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from . import NO_WINDOWS, __version__
-from .commands import EXIT_FAILED, EXIT_USAGE, CommandError
+from .commands import EXIT_FAILED, EXIT_NO_SERVER, EXIT_USAGE, CommandError
 from .commands.options import ConfigError
 from .commands.parsing import Parser, row, suggestion
 from .commands.table import COMMANDS as OTHER_COMMANDS
 from .commands.table import SERVER, Add, Entry
+from .commands.terminal import write_errors
 
 
 def _completion() -> Add:
@@ -36,7 +37,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     if sys.platform == "win32":
-        sys.stderr.write(f"emubus: error: {NO_WINDOWS}\n")
+        write_errors([NO_WINDOWS])
         return EXIT_FAILED
     given = sys.argv[1:] if arguments is None else list(arguments)
     parsed = parse(given)
@@ -46,24 +47,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         return _failed(error, EXIT_USAGE)
     except CommandError as error:
-        return _failed(error, error.exit_code)
+        return _failed(error, error.exit_code, error.more)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader of a pipe has seen enough, such as `head`
         sys.stderr.close()
         return EXIT_FAILED
+    except UnicodeError as error:  # of a host or an argument, before anything is sent
+        return _failed(ConfigError(f"an argument or address can't be used: {error}"), EXIT_USAGE)
+    except MemoryError:
+        return _failed(CommandError("there is not enough memory for this"), EXIT_FAILED)
     except Exception as error:
-        from .storage.contract import StoreError  # only now: the health check does not need LMDB
+        from .kit.answers import AnswerError  # only now: the health check does not need it
+        from .storage.contract import StoreError  # nor LMDB
 
+        if isinstance(error, AnswerError):
+            return _failed(CommandError(_no_emubus(parsed, error)), EXIT_NO_SERVER)
         if not isinstance(error, StoreError):
             raise
         return _failed(error, EXIT_FAILED)
 
 
-def _failed(error: Exception, exit_code: int) -> int:
-    for line in str(error).splitlines():
-        sys.stderr.write(f"emubus: error: {line}\n")
+def _failed(error: Exception, exit_code: int, more: Sequence[str] = ()) -> int:
+    write_errors([str(error), *more])
     return exit_code
+
+
+def _no_emubus(parsed: argparse.Namespace, error: Exception) -> str:
+    from .commands.client.address import address_of
+
+    url = address_of(parsed).url
+    return f"what answers at {url} is no emubus, or one of another version: {error} (--url, EMUBUS_URL)"
 
 
 def _functions() -> str:

@@ -6,14 +6,18 @@ CLI; a program that embeds the server keeps its own set-up.
 
 from __future__ import annotations
 
+import io
+import json
 import logging
 import sys
+from collections.abc import Callable
 from typing import Final, TextIO
 
 import structlog
 from structlog.tracebacks import ExceptionDictTransformer
 
 from .commands.colors import has_colors
+from .commands.terminal import LINE_CHARS_MAX, one_line, safe, safe_json
 from .config import LogFormat, LogLevel
 
 READY_LINE: Final = "Emulator Service is Successfully Up!"
@@ -65,9 +69,28 @@ def _rendering(log_format: LogFormat, out: TextIO) -> list[structlog.typing.Proc
         return [
             remove,
             structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),
-            structlog.processors.JSONRenderer(ensure_ascii=False),
+            structlog.processors.JSONRenderer(serializer=_json),
         ]
     return [
         remove,
-        structlog.dev.ConsoleRenderer(colors=has_colors(out), exception_formatter=structlog.dev.plain_traceback),
+        _safe_values,
+        structlog.dev.ConsoleRenderer(colors=has_colors(out), exception_formatter=_traceback),
     ]
+
+
+def _safe_values(
+    _logger: structlog.typing.WrappedLogger, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """The event with texts that a terminal does not obey, and that are no lines of their own: clients chose some."""
+    texts = {name: safe(value[:LINE_CHARS_MAX]) for name, value in event.items() if isinstance(value, str)}
+    return {**event, **texts, "event": one_line(safe(str(event.get("event", ""))))}
+
+
+def _traceback(out: TextIO, raised: structlog.typing.ExcInfo) -> None:
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, raised)
+    out.write(safe(text.getvalue()))
+
+
+def _json(event: object, default: Callable[[object], object]) -> str:
+    return safe_json(json.dumps(event, default=default, ensure_ascii=False))

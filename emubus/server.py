@@ -33,6 +33,7 @@ from .broker.model.profiles import Partitioning, limits_over
 from .broker.service_errors import HOST_SUFFIX, jms_not_supported
 from .commands.announcement import banner, facts, write_ready_file
 from .commands.options import variables_of_process
+from .commands.terminal import write_notes
 from .conditions.strikes import TlsFailure
 from .config import Auth, Config, LogFormat, Tls
 from .data_folder import DataFolder
@@ -358,7 +359,7 @@ def run(config: Config) -> int:
     try:
         uvloop.run(_serve(config))
     except StartError as error:
-        print(f"emubus: {error}", file=sys.stderr)  # noqa: T201 - the one line a user looks for
+        write_notes([f"emubus: {error}"])
         return error.exit_code
     return EXIT_OK
 
@@ -412,8 +413,7 @@ def _announce(server: Server) -> None:
     ca = ca_file(config.tls_dir) if config.tls is Tls.DEV else None
     found = facts(config, server.ports, ca, entities)
     if config.log_format is LogFormat.CONSOLE:
-        sys.stderr.write("\n".join(banner(found, config, entities)) + "\n")
-        sys.stderr.flush()
+        write_notes(banner(found, config, entities))
     if config.ready_file is not None:
         write_ready_file(config.ready_file, found)
     announce_ready()

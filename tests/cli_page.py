@@ -27,11 +27,15 @@ prints what the control API answers. Colours and progress are for terminals, unl
 | 0 | success |
 | 1 | the server refuses, a check fails, or `receive` finds no message |
 | 2 | invalid arguments or configuration |
-| 3 | no server answers |
+| 3 | no server answers in time, or what answers is no emubus |
 | 130 | interrupted |
 
-An error is one line on stderr that begins with `emubus: error:`. `emubus completion bash` prints the completion script
-of a shell, also of zsh and fish; the shell's start-up file can read it.
+An error is one line on stderr that begins with `emubus: error:`. Control characters (C0, C1) and marks that override
+the direction of text never reach the terminal, whatever messages and servers contain: they are shown as `�`, and in
+JSON they are escaped, so that its values are whole. `emubus export` writes messages in this way.
+
+`emubus completion bash` prints the completion script of a shell, also of zsh and fish; the shell's start-up file can
+read it.
 """
 MARK: Final = "<!-- checked by tests/commands/test_help.py::test_the_page_describes_the_commands_as_they_are -->"
 SETTINGS: Final = """## Settings of the server

@@ -75,6 +75,7 @@ CLOCK_CALLS = {
 RANDOM_CALLS = {("uuid", "uuid4"), ("os", "urandom"), ("secrets", "token_bytes"), ("uuid", "uuid1")}
 CLOCK_FILES = {"broker/clock.py", "broker/ids.py", "spark_connector/timing.py"}
 STOP_FILES = {"emubus/server.py"}  # a stop that hangs must end in real time, whatever the clock says
+WRITERS = {"emubus/commands/terminal.py", "emubus/logging.py", "emubus/__main__.py"}  # the last only closes a pipe
 ANY_ALLOWED = (  # where values have no static type
     *("amqp/wire/", "spark_connector/", "storage/lmdb_store.py", "storage/memory_store.py"),  # libraries without types
     *("broker/model/descriptions.py", "broker/model/profiles.py"),  # JSON of the catalog; values by field name
@@ -221,6 +222,19 @@ def test_clocks_timers_and_random_numbers_have_one_source() -> None:
                 case ast.Attribute(value=ast.Call(), attr="call_later" | "time" as attribute):
                     wrong.append(f"{name}:{node.lineno} {attribute} of the loop")
         wrong += [f"{name}:{line} random" for target, line in imported(name, tree) if target.split(".")[0] == "random"]
+    assert wrong == []
+
+
+def test_one_module_writes_to_the_terminal() -> None:
+    """The others would forget what messages and servers may bring; `logging.py` sends its lines through the same."""
+    wrong = [
+        f"{name}:{node.lineno}"
+        for name, tree in trees()
+        if name.startswith("emubus/") and name not in WRITERS
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Attribute) and ast.unparse(node) in {"sys.stdout", "sys.stderr"})
+        or (isinstance(node, ast.Name) and node.id == "print")
+    ]
     assert wrong == []
 
 

@@ -6,6 +6,7 @@ the exit code. The module of the command that the user has named is imported, an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 EXIT_OK: Final = 0
@@ -15,8 +16,9 @@ EXIT_NO_SERVER: Final = 3
 
 
 class CommandError(Exception):
-    """A command has failed; the text is one line for stderr."""
+    """A command has failed; the text is one line for stderr, and so is each of `more`."""
 
-    def __init__(self, text: str, exit_code: int = EXIT_FAILED) -> None:
+    def __init__(self, text: str, exit_code: int = EXIT_FAILED, more: Sequence[str] = ()) -> None:
         super().__init__(text)
         self.exit_code = exit_code
+        self.more = more

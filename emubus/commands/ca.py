@@ -9,15 +9,15 @@ from __future__ import annotations
 import argparse
 import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from ..config import OPTIONS_BY_NAME
 from ..tls import TlsError, ca_file, make_authority, trust_lines
-from . import EXIT_FAILED, EXIT_OK
+from . import EXIT_FAILED, EXIT_OK, CommandError
 from .options import add_option, read_options
+from .terminal import write_lines
 
 COMMAND_SECONDS_MAX: Final = 60
 JAVA_PASSWORD: Final = "changeit"
@@ -92,11 +92,10 @@ def run(parsed: argparse.Namespace) -> int:
     try:
         make_authority(path.parent)
     except TlsError as error:
-        sys.stderr.write(f"emubus: error: {error}\n")
-        return EXIT_FAILED
+        raise CommandError(str(error)) from error
     if parsed.install:
         return install(path)
-    sys.stdout.write("\n".join(trust_lines(path)) + "\n")
+    write_lines(trust_lines(path))
     return EXIT_OK
 
 
@@ -108,12 +107,12 @@ def install(path: Path, stores: Sequence[TrustStore] = STORES) -> int:
         problem = _added(store, path)
         failed = failed or problem is not None
         result = f"trusts {path} now ({store.clients})" if problem is None else f"could not be changed: {problem}"
-        sys.stdout.write(f"{store.name}: {result}\n")
+        write_lines([f"{store.name}: {result}"])
     if not here:
         programs = ", ".join(store.program for store in stores)
-        sys.stdout.write(f"There is no trust store that one command changes here: none of {programs} was found.\n")
+        write_lines([f"There is no trust store that one command changes here: none of {programs} was found."])
     for client, setting in VARIABLES:
-        sys.stdout.write(f"{client} needs a variable: {setting.format(ca=path)}\n")
+        write_lines([f"{client} needs a variable: {setting.format(ca=path)}"])
     return EXIT_FAILED if failed else EXIT_OK
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from . import EXIT_FAILED, EXIT_OK
 from .options import ConfigError
+from .terminal import write_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,5 +29,5 @@ def check_data(folder: Path) -> int:
     from ..broker.admin.verify import check_data_folder  # after the folder is known to be there
 
     report = check_data_folder(folder)
-    print("\n".join(report.lines()))  # noqa: T201 - this is the command's output
+    write_lines(report.lines())
     return EXIT_OK if report.sound else EXIT_FAILED

@@ -7,13 +7,13 @@ their actions and choices.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from . import EXIT_OK
 from .parsing import Parser
 from .table import COMMANDS
+from .terminal import write_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace) -> int:
     """Print the script; the exit code."""
-    sys.stdout.write(SCRIPTS[parsed.shell](words()))
+    write_lines(SCRIPTS[parsed.shell](words()).splitlines())
     return EXIT_OK
 
 

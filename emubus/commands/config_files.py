@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import EXIT_OK, EXIT_USAGE
 from .client.address import add_server_options
 from .options import ConfigError, add_option, read_options
+from .terminal import json_text, write_json, write_lines, write_notes
 
 if TYPE_CHECKING:
     from ..config_file.cursor import Problem
@@ -65,11 +64,11 @@ def _check(parsed: argparse.Namespace) -> int:
         errors = error.problems
     if parsed.json:
         answer = {"errors": [*map(_as_json, errors)], "warnings": [*map(_as_json, warnings)]}
-        sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
+        write_json(answer)
     else:
-        sys.stderr.write("".join(f"{each.with_column}\n" for each in errors))
-        sys.stderr.write("".join(f"{each.with_column} (warning)\n" for each in warnings))
-        sys.stdout.write(f"{parsed.file}: {summary}\n" if not errors else "")
+        write_notes(each.with_column for each in errors)
+        write_notes(f"{each.with_column} (warning)" for each in warnings)
+        write_lines([] if errors else [f"{parsed.file}: {summary}"])
     return EXIT_USAGE if errors else EXIT_OK
 
 
@@ -81,15 +80,16 @@ def _export(parsed: argparse.Namespace) -> int:
     from .client.api import connect
 
     with connect(parsed) as api:
-        text = json.dumps(api.get("/config"), indent=2, ensure_ascii=False) + "\n"
+        found = api.get("/config")
+        found.part("UserConfig")
     if parsed.file is None:
-        sys.stdout.write(text)
+        write_json(found)
         return EXIT_OK
     try:
-        parsed.file.write_text(text)
+        parsed.file.write_text(json_text(found) + "\n")
     except OSError as error:
         raise ConfigError(f"{parsed.file} can't be written: {error.strerror}") from error
-    sys.stdout.write(f"exported to {parsed.file}\n")
+    write_lines([f"exported to {parsed.file}"])
     return EXIT_OK
 
 
@@ -97,5 +97,5 @@ def _schema(parsed: argparse.Namespace) -> int:
     from ..config_file.json_schema import schema
 
     del parsed
-    sys.stdout.write(json.dumps(schema(), indent=2) + "\n")
+    write_json(schema())
     return EXIT_OK

@@ -9,13 +9,15 @@ from __future__ import annotations
 import argparse
 import select
 import socket
-import sys
+from time import perf_counter
 from typing import Final
 
 from . import EXIT_FAILED, EXIT_OK
 from .options import HOST, HTTP_PORT, add_option, read_default
+from .terminal import one_line, write_lines, write_notes
 
 ANSWER_BYTES_MAX: Final = 10_000
+SECONDS_MAX: Final = 86_400
 SETTLED_S: Final = 10
 """A server that has been up for longer need not be asked often."""
 LOCAL: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
@@ -26,11 +28,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the server's address and the time limit."""
     add_option(parser, HOST._replace(brief="host of the server (127.0.0.1)"))
     add_option(parser, HTTP_PORT._replace(brief="its port for HTTP (5300)"))
-    parser.add_argument("--timeout", type=float, default=3.0, metavar="S", help="seconds to wait (3)")
+    parser.add_argument("--timeout", type=_seconds, default=3.0, metavar="S", help="seconds to wait (3)")
     parser.add_argument(
-        "--hold", type=float, default=0.0, metavar="S", help="seconds to sleep if the server has long been healthy (0)"
+        "--hold",
+        type=_seconds,
+        default=0.0,
+        metavar="S",
+        help="seconds to sleep if the server has long been healthy (0)",
     )
     parser.set_defaults(run=run)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds <= SECONDS_MAX:  # also what is no number
+        raise argparse.ArgumentTypeError(f"is {text!r}; allowed is 0 to {SECONDS_MAX}")
+    return seconds
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -42,11 +55,11 @@ def run(parsed: argparse.Namespace) -> int:
     try:
         status, body, uptime_s = _asked(host, port, authority, parsed.timeout)
     except (OSError, ValueError) as error:
-        sys.stderr.write(f"emubus: no answer from http://{authority}/health: {error}\n")
+        write_notes([f"emubus: no answer from http://{authority}/health: {one_line(str(error))}"])
         return EXIT_FAILED
     if status == 200 and uptime_s >= SETTLED_S:
         select.select([], [], [], parsed.hold)  # a container asks again at once: often while it starts, then seldom
-    (sys.stdout if status == 200 else sys.stderr).write(body.decode(errors="replace") + "\n")
+    (write_lines if status == 200 else write_notes)([one_line(body.decode(errors="replace"))])
     return EXIT_OK if status == 200 else EXIT_FAILED
 
 
@@ -55,10 +68,15 @@ def _asked(host: str, port: int, authority: str, timeout_s: float) -> tuple[int,
     # HTTP/1.0: the server sends the body as it is, and closes the connection behind it.
     request = f"GET /health HTTP/1.0\r\nHost: {authority}\r\n\r\n"
     answer = b""
+    ends = perf_counter() + timeout_s
     with socket.create_connection((host, port), timeout_s) as connection:
         connection.sendall(request.encode())
         while len(answer) < ANSWER_BYTES_MAX and (piece := connection.recv(ANSWER_BYTES_MAX)):
             answer += piece
+            # The time is that of the whole answer, however slowly its pieces come.
+            if (left_s := ends - perf_counter()) <= 0:
+                raise TimeoutError("timed out")
+            connection.settimeout(left_s)
     head, _, body = answer[:ANSWER_BYTES_MAX].partition(b"\r\n\r\n")
     words = head.split(maxsplit=2)
     if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NoReturn
 
 from . import EXIT_USAGE
+from .terminal import one_line, write_notes
 
 HELP_COLUMN: Final = 26
 HELP_WIDTH: Final = 80
@@ -32,7 +33,7 @@ class Parser(argparse.ArgumentParser):
             known = re.findall(r"'([^']*)'", found["known"])
             message = f"{message[: found.start()]}'{found['given']}' is none of {', '.join(known)}"
             message += suggestion(found["given"], known)
-        sys.stderr.write(f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+        write_notes([f"{self.prog}: error: {one_line(message)} (see {self.prog} --help)"])
         sys.exit(EXIT_USAGE)
 
     def format_help(self) -> str:

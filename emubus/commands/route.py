@@ -6,7 +6,6 @@ Asks the running server, unless a Config.json or a data folder is named.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -14,7 +13,7 @@ from urllib.parse import urlencode
 
 from ..broker.model.descriptions import QueueDescription, TopicDescription, entity_key
 from ..config import OPTIONS, OPTIONS_BY_NAME, load_config
-from . import EXIT_FAILED, EXIT_OK
+from . import EXIT_OK, CommandError
 from .client.address import add_server_options
 from .client.output import add_json, show
 from .options import ConfigError, add_option
@@ -57,8 +56,7 @@ def run(parsed: argparse.Namespace) -> int:
         try:
             topology, partition_count = read_namespace(directory)
         except CatalogError as error:
-            sys.stderr.write(f"emubus: error: {error}\n")
-            return EXIT_FAILED
+            raise CommandError(str(error)) from error
     entities: list[QueueDescription | TopicDescription] = [*topology.queues, *topology.topics]
     for entity in entities:
         if entity_key(entity.name) == entity_key(parsed.entity):
@@ -67,8 +65,7 @@ def run(parsed: argparse.Namespace) -> int:
             _print(parsed, entity.name, {"key": key, "partition_count": count, "partition_id": partition_id})
             return EXIT_OK
     where = directory or config.config_file
-    sys.stderr.write(f"emubus: error: {where} has no queue or topic '{parsed.entity}'\n")
-    return EXIT_FAILED
+    raise CommandError(f"{where} has no queue or topic '{parsed.entity}'")
 
 
 def _key_of(parsed: argparse.Namespace, entity: QueueDescription | TopicDescription) -> str | None:

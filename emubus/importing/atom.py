@@ -56,7 +56,7 @@ class LiveNamespace:
         scheme, port = ("https", DEFAULT_PORTS["https"]) if tls else ("http", EMULATOR_PORT)
         try:
             self._connection = connector(scheme, source.host, source.port or port, TIMEOUT_S, ca_file)()
-        except CaError as error:
+        except (CaError, ValueError) as error:
             raise CommandError(str(error), EXIT_USAGE) from error
         self._source = source
         self._context = ReadContext(limits, VERSION)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +22,9 @@ from ..commands.client.address import (
     ca_file_of,
     parse_connection_string,
 )
-from ..commands.client.output import Progress, add_json, show
+from ..commands.client.output import add_json, show
 from ..commands.options import ConfigError
+from ..commands.terminal import Progress, json_text, one_line, write_notes
 
 if TYPE_CHECKING:
     from .messages import Copied
@@ -75,8 +75,7 @@ def run(parsed: argparse.Namespace) -> int:
     else:
         _write(parsed.file, entities)
         done = [f"wrote {len(entities)} entities to {parsed.file}"]
-    for each in passed_over:
-        sys.stderr.write(f"emubus: passed over: {each}\n")
+    write_notes(f"emubus: passed over: {one_line(each)}" for each in passed_over)
     answer = {"entities": [path_of(each) for each in entities], "messages": counts, "passed_over": passed_over}
     show(parsed, answer, done or ["there are no entities"])
     return EXIT_OK
@@ -115,7 +114,8 @@ def _of_template(parsed: argparse.Namespace) -> tuple[list[Description], Sequenc
         limits = replace(LIMITS[Profile.STANDARD], jms=True)  # the server refuses what it has not
         topology = parse_config(json.dumps(found.config()), limits, str(parsed.arm)).topology
     except ConfigFileError as error:
-        raise CommandError("\n".join(f"{parsed.arm}: {each.text}" for each in error.problems), EXIT_USAGE) from error
+        first, *more = (f"{parsed.arm}: {each.text}" for each in error.problems)
+        raise CommandError(first, EXIT_USAGE, more) from error
     return [*topology.queues, *topology.topics, *topology.subscriptions], found.passed_over
 
 
@@ -136,7 +136,7 @@ def _write(path: Path, entities: Sequence[Description]) -> None:
     from ..config_file.writing import config_json
 
     try:
-        path.write_text(json.dumps(config_json("sbemulatorns", entities), indent=2, ensure_ascii=False) + "\n")
+        path.write_text(json_text(config_json("sbemulatorns", entities)) + "\n")
     except OSError as error:
         raise ConfigError(f"{path} can't be written: {error.strerror}") from error
 

@@ -16,7 +16,7 @@ from typing import Final
 from ..broker.model.catalog import Description, path_of
 from ..broker.model.descriptions import QueueDescription, TopicDescription
 from ..commands import CommandError
-from ..commands.client.output import Progress
+from ..commands.terminal import Progress
 from ..spark_connector.codec import head, split_peek_reply
 from ..spark_connector.errors import ConnectorError
 from ..spark_connector.wire import Connection, Endpoint, Management, SasKey, Sender

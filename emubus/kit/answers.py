@@ -1,19 +1,33 @@
 """JSON objects that a server has answered, or that a file of ours holds: members are read by their type.
 
-Knows the types of JSON. Does not know which members an answer has: who asked does.
+Knows the types of JSON, and how deep an answer may be. Does not know which members it has: the caller does. The server
+may be no emubus at all, so nothing is taken for granted: whatever is wrong is an AnswerError.
 """
 
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 T = TypeVar("T")
 
+DEPTH_MAX: Final = 256
+"""Lists and objects in each other. A body is the deepest part: AMQP values of 64 levels (`codec/decode.py`), each of
+which is three in JSON if it is a map. Python's writer of JSON fails at about 900."""
+
+
+class AnswerError(ValueError):
+    """This is no answer of emubus's; the text says what is wrong with it."""
+
 
 class Answer(dict[str, object]):
-    """A JSON object. A reader raises ValueError if the member has another type, KeyError if there is none."""
+    """A JSON object. A reader raises AnswerError if there is no such member, or if it has another type."""
+
+    def __missing__(self, name: str) -> object:
+        """Fail with the name of a member that is missing."""
+        raise AnswerError(f"{name} is missing")
 
     def text(self, name: str) -> str:
         """A string."""
@@ -65,19 +79,42 @@ class Answer(dict[str, object]):
         items: list[object] = self._member(name, list)
         found = [each for each in items if isinstance(each, kind)]
         if len(found) < len(items):
-            raise ValueError(f"{name} has something else than {kind.__name__}")
+            raise AnswerError(f"{name} has something else than {kind.__name__}")
         return found
 
     def _member(self, name: str, kind: type[T]) -> T:
         value = self[name]
         if not isinstance(value, kind):
-            raise ValueError(f"{name} is {value!r}; it must be {kind.__name__}")
+            raise AnswerError(f"{name} is {reprlib.repr(value)}; it must be {kind.__name__}")
         return value
 
 
 def parse_answer(text: str | bytes) -> Answer:
-    """The object that a text has. ValueError if it has another value, or is not JSON."""
-    found: object = json.loads(text, object_hook=Answer)
+    """The object that a text has. AnswerError if it has another value, or is not JSON."""
+    try:
+        found: object = json.loads(text, object_hook=Answer)
+    except RecursionError:
+        raise AnswerError("the JSON is nested too deeply") from None
+    except ValueError as error:  # also a number of thousands of digits, and bytes that are no text
+        raise AnswerError(f"it is not JSON: {error}") from None
     if not isinstance(found, Answer):
-        raise ValueError(f"the JSON is {type(found).__name__}; it must be an object")
+        raise AnswerError(f"the JSON is {type(found).__name__}; it must be an object")
+    if _is_deep(found):
+        raise AnswerError(f"the JSON is nested more than {DEPTH_MAX} levels deep")
     return found
+
+
+def _is_deep(value: object) -> bool:
+    """Whether a value has more levels than DEPTH_MAX; found level by level, as the stack is what must be spared."""
+    level: list[object] = [value]
+    for _ in range(DEPTH_MAX):
+        level = [
+            part
+            for each in level
+            if isinstance(each, dict | list)
+            for part in (each.values() if isinstance(each, dict) else each)
+            if isinstance(part, dict | list)
+        ]
+        if not level:
+            return False
+    return True

@@ -14,7 +14,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlsplit
+from xml.etree.ElementTree import Element, ParseError
 
+from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
 from ..broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME, sign
@@ -31,9 +33,9 @@ from ..web.atom.feeds import ENTRY_TYPE
 from ..web.atom.markup import ATOM
 from ..web.control import ROOT
 from ..web.services import Snapshot
-from .answers import Answer, parse_answer
+from .answers import Answer, AnswerError, parse_answer
 from .conditions import ConditionReport, ConditionVerbs, parameters_of
-from .http_connection import DEFAULT_PORTS, connector
+from .http_connection import DEFAULT_PORTS, connector, read_whole
 from .parsing import fault_in, message_in, report_in, route_in, snapshot_in
 from .verbs import PeekedMessage, in_ms
 
@@ -143,7 +145,10 @@ class RemoteEmubus(ConditionVerbs):
             query = f"sub_queue={quote(sub_queue)}&from_sequence_number={first}&count={PAGE_MESSAGES}"
             page = self._control("GET", f"{_entity(path)}/messages?{query}")
             found += map(message_in, page.parts("messages"))
-            first = page.number_or_none("next_sequence_number")
+            following = page.number_or_none("next_sequence_number")
+            if following is not None and following <= first:
+                raise ConnectionError(f"no emubus answers at {self.url}: its pages of messages do not end")
+            first = following
         return found
 
     def message_counts(self, path: str) -> dict[str, int]:
@@ -278,7 +283,7 @@ class RemoteEmubus(ConditionVerbs):
     def _set_rules(self, description: SubscriptionDescription) -> None:
         """Give a subscription exactly the rules of its description."""
         path = f"{description.path}/Rules"
-        feed = fromstring(self._atom("GET", path))
+        feed = self._xml(200, self._atom("GET", path))
         known = {str(title.text).lower() for title in feed.iterfind(f"{{{ATOM}}}entry/{{{ATOM}}}title")}
         for rule in description.rules:
             self._put(f"{path}/{rule.name}", rule_entry(rule), ANY_VERSION if rule.name.lower() in known else {})
@@ -286,24 +291,38 @@ class RemoteEmubus(ConditionVerbs):
             self._atom("DELETE", f"{path}/{name}")
 
     def _put(self, path: str, entry: bytes, headers: Mapping[str, str]) -> None:
-        self._atom("PUT", path, entry, {"Content-Type": ENTRY_TYPE, **headers})
+        self._xml(201, self._atom("PUT", path, entry, {"Content-Type": ENTRY_TYPE, **headers}))
 
     def _atom(self, method: str, path: str, content: bytes = b"", headers: Mapping[str, str] | None = None) -> bytes:
         status, answer = self._send(method, f"/{quote(path)}", content, headers)
-        if status >= 400:
-            detail = fromstring(answer).findtext("Detail") or ""
+        if not 200 <= status < 300:
+            detail = self._xml(status, answer).findtext("Detail") or ""
             raise _refusal(status, _SUPPORT.sub("", detail))
         return answer
+
+    def _xml(self, status: int, answer: bytes) -> Element:
+        try:
+            found: Element = fromstring(answer, forbid_dtd=True)
+        except (ParseError, DefusedXmlException, ValueError) as error:
+            raise self._no_emubus(status, error) from error
+        return found
 
     def _control(self, method: str, path: str, body: object = None) -> Answer:
         content, headers = b"", {}
         if body is not None:
             content, headers = json.dumps(body).encode(), {"Content-Type": "application/json"}
         status, answer = self._send(method, ROOT + path, content, headers)
-        reply = parse_answer(answer)
-        if status >= 400:
-            raise _refusal(status, reply.part("error").text("message"))
+        try:
+            reply = parse_answer(answer)
+            refused = None if 200 <= status < 300 else reply.part("error").text("message")
+        except AnswerError as error:
+            raise self._no_emubus(status, error) from error
+        if refused is not None:
+            raise _refusal(status, refused)
         return reply
+
+    def _no_emubus(self, status: int, error: Exception) -> ConnectionError:
+        return ConnectionError(f"no emubus answers at {self.url}: HTTP status {status}, {error}")
 
     def _send(
         self, method: str, path: str, content: bytes = b"", headers: Mapping[str, str] | None = None
@@ -315,7 +334,7 @@ class RemoteEmubus(ConditionVerbs):
         try:
             connection.request(method, path, content, {"Authorization": token, **(headers or {})})
             answer = connection.getresponse()
-            return answer.status, answer.read()
+            return answer.status, read_whole(answer)
         except (OSError, http.client.HTTPException) as error:
             raise ConnectionError(f"no emubus answers at {self.url}: {error or type(error).__name__}") from error
         finally:

@@ -246,6 +246,21 @@ def test_a_failure_is_logged_with_its_trace_in_either_format() -> None:
         assert "\x1b" not in out.getvalue()
 
 
+@pytest.mark.parametrize("log_format", LogFormat)
+def test_texts_of_clients_are_made_safe_in_log_lines(log_format: LogFormat) -> None:
+    out = io.StringIO()
+    configure_logging(log_format, LogLevel.INFO, out)
+    hostile = "\x1b]0;t\x07\x9b31m\u202e\ud800\nforged"
+    structlog.get_logger("emubus").info(f"event {hostile}", value=hostile, listed=[hostile])
+    logging.getLogger("library").warning("from %s", hostile)
+    assert len(out.getvalue().splitlines()) == 2
+    try:
+        raise ValueError(hostile)
+    except ValueError:
+        structlog.get_logger("emubus").exception("broken")
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", out.getvalue())
+
+
 def test_the_ready_line_is_verbatim_and_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     announce_ready()
     captured = capsys.readouterr()

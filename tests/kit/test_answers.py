@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from emubus.kit.answers import Answer, parse_answer
+from emubus.kit.answers import DEPTH_MAX, Answer, AnswerError, parse_answer
 
 TEXT = '{"a": "x", "n": 1, "f": 0.5, "on": true, "none": null, "o": {"b": 2}, "l": [{"c": 3}], "t": ["y"]}'
 
@@ -49,10 +49,28 @@ def test_an_answer_is_written_as_it_was_read() -> None:
     ],
 )
 def test_a_member_of_another_type_is_refused_by_name(read: Callable[[Answer, str], object], member: str) -> None:
-    with pytest.raises(ValueError, match=f"^{member} "):
+    with pytest.raises(AnswerError, match=f"^{member} "):
         read(parse_answer(TEXT), member)
+    with pytest.raises(AnswerError, match=r"^missing is missing$"):
+        read(parse_answer(TEXT), "missing")
 
 
-def test_json_that_is_no_object_is_refused() -> None:
-    with pytest.raises(ValueError, match="must be an object"):
-        parse_answer("[1]")
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[1]", "the JSON is list; it must be an object"),
+        ("<html>", "it is not JSON"),
+        (b'{"a": "\xff"}', "it is not JSON"),
+        ('{"a": ' + "9" * 5_000 + "}", "it is not JSON"),
+        ('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", "the JSON is nested too deeply"),
+        ('{"a": ' + "[" * DEPTH_MAX + "]" * DEPTH_MAX + "}", "the JSON is nested more than 256 levels deep"),
+    ],
+)
+def test_what_is_no_answer_is_refused(text: str | bytes, why: str) -> None:
+    with pytest.raises(AnswerError, match=why):
+        parse_answer(text)
+
+
+def test_an_answer_of_the_greatest_depth_can_be_printed() -> None:
+    text = '{"a": ' + "[" * (DEPTH_MAX - 1) + "]" * (DEPTH_MAX - 1) + "}"
+    assert json.loads(json.dumps(parse_answer(text), indent=2)) == json.loads(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Final
 from urllib.parse import quote
 
@@ -57,10 +56,7 @@ def _connection_string(parsed: argparse.Namespace) -> int:
     text = written(address, number, tls=parsed.tls)
     if parsed.entity:
         text += f"EntityPath={parsed.entity};"
-    if not parsed.json:
-        sys.stdout.write(f"{text}\n")
-        return EXIT_OK
-    show(parsed, {"connection_string": text}, [])
+    show(parsed, {"connection_string": text}, [text])
     return EXIT_OK
 
 

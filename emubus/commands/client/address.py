@@ -59,12 +59,12 @@ class Address(NamedTuple):
 def parse_connection_string(text: str) -> ConnectionString:
     """The parts of a connection string. ValueError says what is allowed."""
     parts = {name.strip().lower(): value for name, _, value in (each.partition("=") for each in text.split(";"))}
-    endpoint = urlsplit(parts.get("endpoint", ""))
     try:
-        host, port = endpoint.hostname, endpoint.port
+        endpoint = urlsplit(parts.get("endpoint", ""))
+        scheme, host, port = endpoint.scheme, endpoint.hostname, endpoint.port
     except ValueError:
-        host, port = None, None
-    if endpoint.scheme != "sb" or not host:
+        scheme, host, port = "", None, None
+    if scheme != "sb" or not host:
         raise ValueError("Endpoint=sb://HOST;SharedAccessKeyName=NAME;SharedAccessKey=KEY")
     return ConnectionString(
         host, port, parts.get("sharedaccesskeyname") or KEY_NAME, parts.get("sharedaccesskey") or ""
@@ -72,8 +72,12 @@ def parse_connection_string(text: str) -> ConnectionString:
 
 
 def _url(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(text)
+        is_known = parts.scheme in DEFAULT_PORTS and bool(parts.hostname)
+    except ValueError:  # brackets that are no address of IPv6
+        is_known = False
+    if not is_known:
         raise ValueError("http://HOST:PORT or https://HOST:PORT")
     return text
 

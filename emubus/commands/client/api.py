@@ -11,18 +11,23 @@ import base64
 import http.client
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Final, Self
 from urllib.parse import quote
 
-from ...kit.answers import Answer, parse_answer
-from ...kit.http_connection import CaError, connector
+from ...kit.answers import Answer, AnswerError, parse_answer
+from ...kit.http_connection import CHUNK_BYTES, CaError, TimedResponse, check_whole, connector, read_whole
 from .. import EXIT_FAILED, EXIT_NO_SERVER, EXIT_USAGE, CommandError
 from .address import Address, address_of
 
 ROOT: Final = "/emubus/v1"
-TIMEOUT_S: Final = 90.0
-CHUNK_BYTES: Final = 1 << 20
+READ_S_MAX: Final = 20.0
+"""A GET: the server bounds the work of each (`LOOK_MS_MAX` of `web/limits.py`)."""
+CHANGE_S_MAX: Final = 90.0
+"""Other requests: `receive` waits up to 60 s for the first message."""
+PAGES_MAX: Final = 2_000
+"""Of a list of entities: with 100 on each, twenty times as many as a namespace may have."""
 REMEDIES: Final = {
     401: "; give a key with Manage: --connection-string, EMUBUS_CONNECTION_STRING or EMUBUS_SAS_KEY",
 }
@@ -37,13 +42,16 @@ class Refused(CommandError):  # noqa: N818 - the answer to a request
 
 
 class Api:
-    """The control API of the server at `address`. Refused; CommandError (exit code 3) if nobody answers."""
+    """The control API of the server at `address`.
+
+    Refused; AnswerError if it answers as emubus never does; CommandError (exit code 3) if nobody answers.
+    """
 
     def __init__(self, address: Address) -> None:
         self.address = address
         try:
-            self._connection = connector(*address[:3], TIMEOUT_S, address.ca_file)()
-        except CaError as error:
+            self._connection = connector(*address[:3], READ_S_MAX, address.ca_file)()
+        except (CaError, ValueError) as error:
             raise CommandError(str(error), EXIT_USAGE) from error
         self._headers: dict[str, str] = {}
         if address.key is not None:
@@ -64,28 +72,45 @@ class Api:
         headers = {"Content-Type": "application/json"} if data is not None else {}
         return parse_answer(self.send(method, path, data, headers))
 
-    def upload(self, path: str, chunks: Iterator[bytes], media_type: str) -> Answer:
-        """The answer to a POST of bytes of any number."""
-        return parse_answer(self.send("POST", path, chunks, {"Content-Type": media_type}))
+    def upload(self, path: str, chunks: Iterator[bytes], media_type: str, method: str = "POST") -> Answer:
+        """The answer to a request with bytes of any number."""
+        return parse_answer(self.send(method, path, chunks, {"Content-Type": media_type}))
 
     def send(self, method: str, path: str, data: bytes | Iterator[bytes] | None, headers: dict[str, str]) -> bytes:
         """The body of an answer."""
-        return b"".join(self._asked(method, path, data, headers))
+        with self._answers():
+            return read_whole(self._asked(method, path, data, headers, READ_S_MAX if method == "GET" else CHANGE_S_MAX))
 
-    def stream(self, path: str) -> Iterator[bytes]:
-        """What the API has at `path`, in pieces."""
-        return self._asked("GET", path, None, {})
+    def stream(self, path: str, media_type: str) -> Iterator[bytes]:
+        """What the API has at `path`, in pieces; there is no limit for their number."""
+        with self._answers():
+            answer = self._asked("GET", path, None, {}, CHANGE_S_MAX)
+            if (given := answer.headers.get_content_type()) != media_type:
+                raise AnswerError(f"it answers with {given} instead of {media_type}")
+            while chunk := answer.read1(CHUNK_BYTES):
+                yield chunk
+                answer.begin_again()
+            check_whole(answer)
 
     def _asked(
-        self, method: str, path: str, data: bytes | Iterator[bytes] | None, headers: dict[str, str]
-    ) -> Iterator[bytes]:
+        self, method: str, path: str, data: bytes | Iterator[bytes] | None, headers: dict[str, str], limit_s: float
+    ) -> TimedResponse:
+        """The head of an answer to a request, which is no refusal."""
+        if self._connection.sock is not None:
+            self._connection.sock.settimeout(limit_s)
+        self._connection.request(method, ROOT + path, data, {**self._headers, **headers})
+        assert self._connection.sock is not None
+        self._connection.sock.settimeout(limit_s)
+        answer = self._connection.getresponse()
+        assert isinstance(answer, TimedResponse)
+        if not 200 <= answer.status < 300:
+            raise _refusal(answer.status, read_whole(answer))
+        return answer
+
+    @contextmanager
+    def _answers(self) -> Iterator[None]:
         try:
-            self._connection.request(method, ROOT + path, data, {**self._headers, **headers})
-            answer = self._connection.getresponse()
-            if answer.status >= 400:
-                raise Refused(answer.status, _message(answer.status, answer.read()))
-            while chunk := answer.read(CHUNK_BYTES):
-                yield chunk
+            yield
         except (OSError, http.client.HTTPException) as error:
             reason = str(error) or type(error).__name__
             raise CommandError(
@@ -97,12 +122,18 @@ class Api:
 
     def entities(self) -> list[Answer]:
         """All entities, by their paths."""
-        answer = self.get("/entities")
-        found = answer.parts("entities")
-        while (following := answer.text_or_none("next_page")) is not None:
-            answer = self.get(f"/entities?page={quote(following, safe='')}")
-            found += answer.parts("entities")
-        return found
+        found: list[Answer] = []
+        page: str | None = None
+        for _ in range(PAGES_MAX):
+            answer = self.get("/entities" if page is None else f"/entities?page={quote(page, safe='')}")
+            own, following = answer.parts("entities"), answer.text_or_none("next_page")
+            found += own
+            if following is None:
+                return found
+            if not own or following == page:
+                raise AnswerError("next_page does not lead to the end")
+            page = following
+        raise AnswerError(f"the list of entities has more than {PAGES_MAX} pages")
 
     def entity(self, path: str) -> str:
         """The address below `ROOT` of an entity; `topic/name` is a subscription if there is no queue of that name.
@@ -153,8 +184,9 @@ def entity_at(path: str) -> str:
     return f"/entities/{quote(path, safe='')}"
 
 
-def _message(status: int, body: bytes) -> str:
+def _refusal(status: int, body: bytes) -> CommandError:
+    """What an answer says that is none with 200; AnswerError if it is not emubus's."""
     try:
-        return str(parse_answer(body).part("error")["message"])
-    except (ValueError, KeyError, TypeError):
-        return f"the server answers with HTTP status {status}; it may not be emubus"
+        return Refused(status, parse_answer(body).part("error").text("message"))
+    except AnswerError:
+        raise AnswerError(f"it answers with HTTP status {status}") from None

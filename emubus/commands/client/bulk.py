@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Final
 from urllib.parse import unquote
 
-from ...kit.answers import Answer
-from .. import EXIT_FAILED, EXIT_OK
+from ...kit.answers import Answer, AnswerError
+from .. import EXIT_FAILED, EXIT_OK, CommandError
 from ..options import ConfigError
+from ..terminal import Progress, write_errors
 from .address import add_server_options
 from .api import connect
-from .output import Progress, add_json, show
+from .output import add_json, show
 
 FAILURES_SHOWN: Final = 20
 VERBS: Final = ("delete", "complete", "dead-letter", "defer", "resubmit", "move", "copy", "deliver-now")
 STATES: Final = ("active", "deferred", "scheduled", "locked")
 JOB_WAIT_MS: Final = 500
+JOB_STILL_MAX: Final = 600
+"""Looks without a change: five minutes, in which an outage for a test is over."""
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +60,7 @@ def add_resubmit(parser: argparse.ArgumentParser) -> None:
 
 def _resubmit(parsed: argparse.Namespace) -> int:
     failures: list[Answer] = []
-    count, total, progress = 0, 0, None
+    count, total, last, progress = 0, 0, 0, None
     with connect(parsed) as api:
         at = f"{api.entity(parsed.entity)}/resubmit"
         asked: dict[str, object] = {"sequence_numbers": parsed.number}
@@ -69,14 +71,18 @@ def _resubmit(parsed: argparse.Namespace) -> int:
             count += answer.number("resubmitted_count")
             failures += answer.parts("failures")
             progress.step(count)
-            if answer["next_sequence_number"] is None:
+            following = answer.number_or_none("next_sequence_number")
+            if following is None:
                 break
-            asked = {"from_sequence_number": answer["next_sequence_number"], "ends": answer["ends"]}
+            if following <= last or count + len(failures) > total:
+                raise AnswerError("next_sequence_number does not lead to the end")
+            last = following
+            asked = {"from_sequence_number": following, "ends": answer["ends"]}
     progress.end()
     result = {"resubmitted_count": count, "failures": failures}
+    errors = failures_of(failures, "sequence_number")
     show(parsed, result, [f"resubmitted {count} of {len(parsed.number) or total} dead letters"])
-    for each in failures[:FAILURES_SHOWN]:
-        sys.stderr.write(f"emubus: error: {each['sequence_number']}: {each['message']}\n")
+    write_errors(errors)
     return EXIT_FAILED if failures else EXIT_OK
 
 
@@ -132,20 +138,35 @@ def _job(parsed: argparse.Namespace) -> int:
         job = api.post("/jobs", {**asked, "entity": unquote(api.entity(parsed.entity).rpartition("/")[2])})
         progress = Progress("searched", job.number("total"))
         try:
+            seen, still_count = _progress_of(job), 0
             while job["state"] == "running":
                 progress.step(job.number("searched_count"))
-                job = api.get(f"/jobs/{job['id']}?wait_ms={JOB_WAIT_MS}")
+                job = api.get(f"/jobs/{job.number('id')}?wait_ms={JOB_WAIT_MS}")
+                still_count = still_count + 1 if _progress_of(job) == seen else 0
+                seen = _progress_of(job)
+                if still_count == JOB_STILL_MAX:
+                    raise CommandError(
+                        f"job {job['id']} is running, but does nothing: {JOB_STILL_MAX} looks found no change"
+                    )
         except KeyboardInterrupt:
-            api.post(f"/jobs/{job['id']}/stop")
+            api.post(f"/jobs/{job.number('id')}/stop")
             raise
         finally:
             progress.end()
+    errors = failures_of(job.parts("failures"), "sequence_number")
+    errors += [] if job["error"] is None else [str(job["error"])]
     show(parsed, job, [f"{job['verb']}: {job['done_count']} messages done, {job['failed_count']} failed"])
-    for each in job.parts("failures")[:FAILURES_SHOWN]:
-        sys.stderr.write(f"emubus: error: {each['sequence_number']}: {each['message']}\n")
-    if job["error"] is not None:
-        sys.stderr.write(f"emubus: error: {job['error']}\n")
+    write_errors(errors)
     return EXIT_FAILED if job["failed_count"] or job["error"] is not None else EXIT_OK
+
+
+def failures_of(failures: list[Answer], name: str) -> list[str]:
+    """The first failures of single messages, each after the member that says which message."""
+    return [f"{each[name]}: {each['message']}" for each in failures[:FAILURES_SHOWN]]
+
+
+def _progress_of(job: Answer) -> tuple[int, ...]:
+    return tuple(job.number(name) for name in ("searched_count", "done_count", "failed_count"))
 
 
 def add_reset(parser: argparse.ArgumentParser) -> None:

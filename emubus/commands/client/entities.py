@@ -12,7 +12,7 @@ from typing import Final
 from ...config_file.cursor import ConfigFileError, Cursor, suggestion
 from ...config_file.json_text import JsonNode, JsonTextError, parse_json
 from ...config_file.properties import QUEUE_PROPERTIES, SUBSCRIPTION_PROPERTIES, TOPIC_PROPERTIES, Properties
-from ...kit.answers import Answer
+from ...kit.answers import Answer, AnswerError
 from .. import EXIT_FAILED, EXIT_OK
 from ..options import ConfigError
 from .address import add_server_options
@@ -112,7 +112,7 @@ def _named(kind: str, properties: Answer) -> Iterable[tuple[str, object]]:
     """Properties under the names of Config.json, durations in ISO 8601."""
     from ...broker.model.durations import format_duration
 
-    for name, (field, _) in TABLES[kind].items():
+    for name, (field, _) in _table_of(kind).items():
         if field in properties:
             is_duration = field.endswith("_ms")
             yield name, format_duration(properties.number_or_none(field)) if is_duration else properties[field]
@@ -160,9 +160,16 @@ def _create(parsed: argparse.Namespace) -> int:
     return EXIT_OK
 
 
+def _table_of(kind: str) -> Properties:
+    """The properties of a kind. AnswerError: the server names another one."""
+    if kind not in TABLES:
+        raise AnswerError(f"kind is {kind!r}; it must be {', '.join(TABLES)}")
+    return TABLES[kind]
+
+
 def properties_of(kind: str, given: Iterable[str]) -> dict[str, object]:
     """The fields that `NAME=VALUE` texts set. ConfigError."""
-    known = TABLES[kind]
+    known = _table_of(kind)
     proper = {name.lower(): name for name in known}
     found: dict[str, object] = {}
     for each in given:

@@ -12,9 +12,10 @@ from urllib.parse import urlencode
 from ...kit.answers import Answer
 from .. import EXIT_FAILED, EXIT_OK
 from ..options import ConfigError
+from ..terminal import safe_json_pieces, write_errors, write_json_pieces, write_lines
 from .address import add_server_options
 from .api import connect
-from .bulk import FAILURES_SHOWN, add_filter, filter_of
+from .bulk import add_filter, failures_of, filter_of
 from .output import show
 
 JSON_LINES: Final = "application/jsonl"
@@ -35,16 +36,15 @@ def _export(parsed: argparse.Namespace) -> int:
     with connect(parsed) as api:
         at = f"{api.entity(parsed.entity)}/messages/lines?{query}"
         if parsed.file is None:
-            for chunk in api.stream(at):
-                sys.stdout.buffer.write(chunk)
+            write_json_pieces(api.stream(at, JSON_LINES))
             return EXIT_OK
         try:
             with parsed.file.open("wb") as file:
-                for chunk in api.stream(at):
-                    file.write(chunk)
+                for piece in safe_json_pieces(api.stream(at, JSON_LINES)):
+                    file.write(piece)
         except OSError as error:
             raise ConfigError(f"{parsed.file} can't be written: {error.strerror}") from error
-    sys.stdout.write(f"exported to {parsed.file}\n")
+    write_lines([f"exported to {parsed.file}"])
     return EXIT_OK
 
 
@@ -66,7 +66,7 @@ def _chunks(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _shown(parsed: argparse.Namespace, answer: Answer) -> int:
+    errors = failures_of(answer.parts("failures"), "line")
     show(parsed, answer, [f"sent {answer['sent_count']} messages, {answer['failed_count']} failed"])
-    for each in answer.parts("failures")[:FAILURES_SHOWN]:
-        sys.stderr.write(f"emubus: error: line {each['line']}: {each['message']}\n")
+    write_errors(f"line {each}" for each in errors)
     return EXIT_FAILED if answer["failed_count"] else EXIT_OK

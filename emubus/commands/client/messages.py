@@ -10,16 +10,20 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from ...kit.answers import Answer
+from ...kit.answers import Answer, AnswerError
 from .. import EXIT_FAILED, EXIT_OK
 from ..options import ConfigError
+from ..terminal import Progress, one_line, write_errors
 from .address import add_server_options
 from .api import Api, connect
-from .output import Progress, add_json, count_of, excerpt, instant, show, span_ms, table
+from .output import add_json, count_of, instant, show, span_ms, table
 
 SEND_AT_ONCE: Final = 100
 SEND_AT_ONCE_BYTES: Final = 4 << 20
 PEEK_AT_ONCE: Final = 250
+EMPTY_PAGES_MAX: Final = 1_000
+"""In a row: a page is empty if the server has looked at its share of messages and found none."""
+BODY_CHARS: Final = 60
 SUB_QUEUES: Final = ("active", "dead-letter", "transfer-dead-letter")
 _TEXTS: Final = ("message_id", "session_id", "subject", "correlation_id", "content_type", "reply_to", "partition_key")
 
@@ -75,8 +79,7 @@ def _send(parsed: argparse.Namespace) -> int:
     progress.end()
     failed = [each for each in results if each["error"] is not None]
     show(parsed, {"results": results}, _sent_lines(results))
-    for each in failed:
-        sys.stderr.write(f"emubus: error: {each['error']}\n")
+    write_errors(str(each["error"]) for each in failed)
     return EXIT_FAILED if failed else EXIT_OK
 
 
@@ -167,11 +170,16 @@ def _peek(parsed: argparse.Namespace) -> int:
     with connect(parsed) as api:
         at = f"{api.entity(parsed.entity)}/messages?{query}"
         following: int | None = parsed.first
+        empty_count = 0
         while following is not None and len(found) < parsed.count:
             count = min(PEEK_AT_ONCE, parsed.count - len(found))
             page = api.get(f"{at}&from_sequence_number={following}&count={count}")
-            found += page.parts("messages")
-            following = page.number_or_none("next_sequence_number")
+            own, next_number = page.parts("messages"), page.number_or_none("next_sequence_number")
+            empty_count = 0 if own else empty_count + 1
+            if next_number is not None and (next_number <= following or empty_count > EMPTY_PAGES_MAX):
+                raise AnswerError("next_sequence_number does not lead to the end")
+            found += own
+            following = next_number
     show(parsed, {"messages": found, "next_sequence_number": following}, _listed(found, whole=parsed.body))
     return EXIT_OK
 
@@ -188,7 +196,7 @@ def _listed(messages: list[Answer], *, whole: bool) -> list[str]:
             each["delivery_count"],
             each.part("properties").get("message_id"),
             each.part("properties").get("session_id"),
-            excerpt(body_text(each)),
+            one_line(body_text(each), BODY_CHARS),
         ]
         for each in messages
     ]
@@ -245,9 +253,10 @@ def _receive(parsed: argparse.Namespace) -> int:
         while 0 < len(messages) < parsed.count and not parsed.deferred:
             asked |= {"count": min(PEEK_AT_ONCE, parsed.count - len(messages)), "timeout_ms": 0}
             more = api.post(f"{api.entity(parsed.entity)}/receive", {**asked, "session_id": answer["session_id"]})
-            if not more["messages"]:
+            own = more.parts("messages")
+            if not own:
                 break
-            messages += more.parts("messages")
+            messages += own
     answer["messages"] = messages
     lines = _listed(messages, whole=parsed.body)
     if parsed.then == "lock":

@@ -1,21 +1,18 @@
-"""What commands print: text for people, JSON for scripts, and the progress of long work.
+"""The form of what commands print, and the forms of arguments that several commands have: tables, instants, durations.
 
-Knows terminals, NO_COLOR and FORCE_COLOR. Does not know what is printed.
+Does not know terminals: `commands/terminal.py` does.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from ..colors import has_colors
+from ..terminal import Heading, safe, write_json, write_lines
 
-BODY_CHARS: Final = 60
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SPAN: Final = re.compile(r"(\d{1,12})(ms|s|m|h|d)", re.ASCII)
 
@@ -28,14 +25,9 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 def show(parsed: argparse.Namespace, answer: object, lines: Iterable[str]) -> None:
     """Print an answer as JSON, or as `lines` for people."""
     if parsed.json:
-        sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
-        return
-    sys.stdout.write("".join(f"{printable(line)}\n" for line in lines))
-
-
-def printable(text: str) -> str:
-    """The text without control characters but for colours: it may come from a message."""
-    return re.sub(r"[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]", "\N{REPLACEMENT CHARACTER}", text)
+        write_json(answer)
+    else:
+        write_lines(lines)
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
@@ -43,7 +35,6 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]
     cells = [[_cell(each) for each in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
     numeric = [all(row[at].isdecimal() or row[at] == "-" for row in cells) for at in range(len(headers))]
-    bold, plain = ("\x1b[1m", "\x1b[0m") if has_colors(sys.stdout) else ("", "")
 
     def line(row: Sequence[str]) -> str:
         placed = (
@@ -52,7 +43,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]
         )
         return "  ".join(placed).rstrip()
 
-    return [f"{bold}{line(headers)}{plain}", *(line(row) for row in cells)]
+    return [Heading(line(headers)), *(line(row) for row in cells)]
 
 
 def pairs(values: Iterable[tuple[str, object]]) -> list[str]:
@@ -67,7 +58,7 @@ def _cell(value: object) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return re.sub(r"[\r\n\t]+", " ", str(value)).replace("\x1b", "\N{REPLACEMENT CHARACTER}")
+    return safe(re.sub(r"[\r\n\t]+", " ", str(value)))
 
 
 def instant(at: int | None) -> str | None:
@@ -78,12 +69,6 @@ def instant(at: int | None) -> str | None:
         return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
     except (ValueError, OverflowError, OSError):
         return str(at)
-
-
-def excerpt(text: str, chars: int = BODY_CHARS) -> str:
-    """The beginning of a text, on one line."""
-    flat = " ".join(text.split())
-    return flat if len(flat) <= chars else f"{flat[: chars - 1]}…"
 
 
 def span_ms(text: str) -> int:
@@ -104,25 +89,3 @@ def count_of(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text[:18]) > 0):
         raise argparse.ArgumentTypeError(f"is {text!r}; allowed is a whole number of 1 or more")
     return int(text[:18])
-
-
-class Progress:
-    """The progress of long work on stderr, if that is a terminal; `step` is called after each part."""
-
-    def __init__(self, what: str, total: int) -> None:
-        self._what = what
-        self._total = total
-        self._is_shown = sys.stderr.isatty()
-
-    def step(self, done: int) -> None:
-        """Show how much is done."""
-        if self._is_shown:
-            share = f" ({100 * done // self._total} %)" if self._total else ""
-            sys.stderr.write(f"\r{self._what}: {done} of {self._total}{share}\x1b[K")
-            sys.stderr.flush()
-
-    def end(self) -> None:
-        """Remove the line."""
-        if self._is_shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()

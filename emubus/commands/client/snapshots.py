@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from ...broker.errors import BrokerError
 from ...broker.names import SnapshotName
+from ...kit.http_connection import CHUNK_BYTES
 from .. import EXIT_OK
 from ..options import ConfigError
 from .address import add_server_options
@@ -57,8 +59,7 @@ def _snapshot(parsed: argparse.Namespace) -> int:
                 return EXIT_OK
             case "download":
                 file = parsed.file or Path(f"{parsed.name}.tar")
-                data = api.send("GET", f"{at}/archive", None, {})
-                _write(file, data)
+                _write(file, api.stream(f"{at}/archive", ARCHIVE))
                 show(parsed, {"name": parsed.name, "file": str(file)}, [f"downloaded {parsed.name} to {file}"])
                 return EXIT_OK
             case "take":
@@ -68,8 +69,7 @@ def _snapshot(parsed: argparse.Namespace) -> int:
             case "delete":
                 answer = api.call("DELETE", at)
             case _:
-                data = _read(parsed.file or Path(f"{parsed.name}.tar"))
-                api.send("PUT", f"{at}/archive", data, {"Content-Type": ARCHIVE})
+                api.upload(f"{at}/archive", _read(parsed.file or Path(f"{parsed.name}.tar")), ARCHIVE, "PUT")
                 answer = api.get(at)
     show(parsed, answer, [f"{_DONE[parsed.action]} snapshot {answer['name']}"])
     return EXIT_OK
@@ -82,15 +82,19 @@ def _name(text: str) -> SnapshotName:
         raise ConfigError(error.description) from None
 
 
-def _read(file: Path) -> bytes:
+def _read(file: Path) -> Iterator[bytes]:
     try:
-        return file.read_bytes()
+        with file.open("rb") as opened:
+            while chunk := opened.read(CHUNK_BYTES):
+                yield chunk
     except OSError as error:
         raise ConfigError(f"{file} can't be read: {error.strerror}") from error
 
 
-def _write(file: Path, data: bytes) -> None:
+def _write(file: Path, chunks: Iterator[bytes]) -> None:
     try:
-        file.write_bytes(data)
+        with file.open("wb") as opened:
+            for chunk in chunks:
+                opened.write(chunk)
     except OSError as error:
         raise ConfigError(f"{file} can't be written: {error.strerror}") from error

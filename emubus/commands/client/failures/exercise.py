@@ -7,7 +7,6 @@ where the report goes. Does not know what a condition does.
 from __future__ import annotations
 
 import argparse
-import json
 import select
 from collections import Counter
 from collections.abc import Iterator
@@ -16,13 +15,14 @@ from typing import Final
 
 from ....conditions.chance import SEED_MAX
 from ....conditions.presets import PRESETS
-from ....kit.answers import Answer
+from ....kit.answers import Answer, AnswerError
 from ....kit.exercise import Step, steps
 from ... import EXIT_FAILED, EXIT_OK, CommandError
 from ...options import ConfigError, names
+from ...terminal import Progress, json_text, safe
 from ..address import add_server_options
 from ..api import Api, connect
-from ..output import Progress, add_json, instant, show, table
+from ..output import add_json, instant, show, table
 
 MINUTE_MS: Final = 60_000
 POLL_MS: Final = 1_000
@@ -109,7 +109,7 @@ class Exercise:
     def _step(self, step: Step) -> None:
         asked = {"name": step.name, "seed": self._seed, "entity": self._entity, "set": dict(step.values)}
         begun = self._api.post("/conditions", {**asked, "duration_ms": step.on_ms})
-        at, started_at = f"/conditions/{begun['id']}", begun.number("started_at")
+        at, started_at = f"/conditions/{begun.number('id')}", begun.number("started_at")
         try:
             self._wait_until(started_at + step.on_ms)
         finally:
@@ -120,14 +120,18 @@ class Exercise:
         self._wait_until(started_at + step.on_ms + step.rest_ms)
 
     def _wait_until(self, at_ms: int) -> None:
+        last_ms: int | None = None
         while True:
             clock = self._api.get("/clock")
-            left_ms = at_ms - clock.number("now_ms")
-            if left_ms <= 0:
+            now_ms = clock.number("now_ms")
+            if now_ms >= at_ms:
                 return
             if clock["is_frozen"]:
                 raise CommandError("the broker's clock is frozen, so no condition would end; see `emubus clock thaw`")
-            wait(min(left_ms, POLL_MS))
+            if last_ms is not None and now_ms <= last_ms:
+                raise AnswerError("now_ms does not grow, though the clock is not frozen")
+            last_ms = now_ms
+            wait(min(at_ms - now_ms, POLL_MS))
 
     def _now(self) -> int:
         return self._api.get("/clock").number("now_ms")
@@ -147,8 +151,8 @@ class Exercise:
 
 def _write(path: Path, report: Answer) -> None:
     try:
-        path.with_name(f"{path.name}.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
-        path.with_name(f"{path.name}.md").write_text("\n".join(markdown(report)) + "\n")
+        path.with_name(f"{path.name}.json").write_text(json_text(report) + "\n")
+        path.with_name(f"{path.name}.md").write_text(safe("\n".join(markdown(report))) + "\n")
     except OSError as error:
         raise CommandError(f"can't write {path}.json and {path}.md: {error.strerror}") from error
 
@@ -170,7 +174,7 @@ def markdown(report: Answer) -> Iterator[str]:
     yield f"{how}: seed {report['seed']}, {entity}, from {begun} to {ended}."
     yield from ("", "| Preset | From | Until | Struck | Behaviours |", "|---|---|---|---|---|")
     for each in report.parts("steps"):
-        counts = Counter(struck["behaviour"] for struck in each.parts("struck"))
+        counts = Counter(struck.text("behaviour") for struck in each.parts("struck"))
         behaviours = ", ".join(f"{name} {count}" for name, count in counts.most_common()) or "nothing"
         yield (
             f"| {each['name']} | {instant(each.number('started_at'))} | {instant(each.number('ended_at'))} | "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from urllib.parse import quote
 
 from ... import EXIT_OK
 from ...options import ConfigError
@@ -127,7 +128,7 @@ def _fault(parsed: argparse.Namespace) -> int:
             answer = api.post("/faults", _asked(parsed))
             show(parsed, answer, [f"added fault {answer['id']}: {answer['kind']}"])
         elif parsed.action == "clear":
-            path = "/faults" if parsed.what is None else f"/faults/{parsed.what}"
+            path = "/faults" if parsed.what is None else f"/faults/{quote(parsed.what, safe='')}"
             answer = api.call("DELETE", path)
             show(parsed, answer, [f"cleared {answer['cleared_count']} faults"])
         else:
