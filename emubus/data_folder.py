@@ -19,6 +19,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -102,7 +103,9 @@ class DataFolder(FolderView):
         self.journal: Journal | None = None
         """Where stores write small batches first, from `prepare` on; None if they do not sync."""
         self.is_new = not path.exists()
-        make_folder(path)
+        for each in make_folder(path):
+            with suppress(PermissionError):  # to sync a folder takes the right to read it, to make one in it does not
+                sync_file(each)  # else a power cut could take the folder with all that is durable in it
         if self.is_new:
             path.chmod(0o700)
         self._lock = FolderLock(path)

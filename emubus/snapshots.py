@@ -337,8 +337,8 @@ def _refuse_unsound(source: Path, store_count: int) -> None:
 
 def _make_empty(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    make_folder(folder.parent)
-    make_folder(folder)
+    for each in (*make_folder(folder.parent), *make_folder(folder)):
+        sync_file(each)  # the sync of a folder keeps the names in it, not its own
 
 
 def _read_all(source: Path, store_count: int) -> tuple[Catalog, Sequence[Store]]:

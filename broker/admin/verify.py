@@ -118,7 +118,7 @@ def _check(view: FolderView, report: FolderReport) -> None:
         view.refuse_foreign()
         manifest = view.manifest()
         if not view.entries():
-            report.problems.append("is not a data folder of emubus: it is empty")
+            report.notes.append("it is empty: a start with --data makes a namespace in it")
             return
         report.notes += _notes(view, manifest)
         report.problems += view.verify(manifest)

@@ -87,9 +87,15 @@ async def test_rows_of_sessions_that_point_nowhere_are_named(tmp_path: Path) -> 
     assert SESSION_MESSAGES in TABLES
 
 
+def test_an_empty_folder_is_sound_and_said_to_be_empty(tmp_path: Path) -> None:
+    report = check_data_folder(tmp_path)
+    assert (report.problems, report.notes) == ([], ["it is empty: a start with --data makes a namespace in it"])
+
+
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "else").touch()
     (problem,) = check_data_folder(tmp_path).problems
-    assert "is not a data folder of emubus" in problem
+    assert "not a data folder of emubus" in problem
 
 
 # ---- stores that keep a part of a batch

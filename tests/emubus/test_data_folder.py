@@ -17,7 +17,7 @@ import structlog
 from azure.servicebus import ServiceBusClient
 from structlog.testing import LogCapture, capture_logs
 
-from emubus import data_folder
+from emubus import data_folder, snapshots
 from emubus.broker.admin.folder_view import DataFolderError
 from emubus.broker.admin.verify import check_data_folder
 from emubus.broker.model.catalog import CatalogError
@@ -31,6 +31,7 @@ from emubus.storage import (
     StoreError,
     mark_store,
     read_manifest,
+    sync_file,
     sync_store,
     write_manifest,
 )
@@ -446,3 +447,22 @@ def test_new_parts_are_on_the_disk_before_the_manifest_says_so(tmp_path: Path, m
     owned.prepare(2)
     owned.release()
     assert (steps[0], sorted(steps[1:4]), steps[4:]) == ("making", PARTS, ["open", "closed"])
+
+
+def test_the_names_of_a_new_folder_and_of_its_snapshots_are_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+
+    def noted(path: Path) -> None:
+        synced.append(path)
+        sync_file(path)
+
+    monkeypatch.setattr(data_folder, "sync_file", noted)
+    monkeypatch.setattr(snapshots, "sync_file", noted)
+    with EmubusServer([QueueDescription("q")], data_dir=tmp_path / "above" / "data") as server:
+        assert synced[:2] == [tmp_path / "above", tmp_path]  # by the names of the folders in them
+        synced.clear()
+        server.snapshot("s")
+        assert tmp_path / "above" / "data" in synced
+        assert tmp_path / "above" / "data" / "snapshots" in synced
