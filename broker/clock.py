@@ -15,6 +15,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import count
 
+from .instants import ClockInstant
+
 TIMER_SLACK_MS = 1  # asyncio may fire slightly early; one millisecond more avoids a second wake-up
 TIMER_WAIT_S_MAX = 1.0  # the wall clock may jump and the machine may sleep: check once a second
 CANCELLED_MAX = 1024  # cancelled timers in the heap before a clean-up
@@ -136,20 +138,30 @@ class Clock:
             self._arm()
 
     def advance(self, ms: int) -> None:
-        """Move instants and elapsed time forward by `ms` ≥ 0, and run the timers that have fallen due, in order."""
-        if ms > 0:
-            self._advanced_ms += ms
-        self.advance_instants(ms)
+        """Move instants and elapsed time forward by `ms` ≥ 0, and run the timers that have fallen due, in order.
+
+        Raises like `advance_instants`.
+        """
+        self._move_instants(ms)
+        self._advanced_ms += ms
+        self._run_due()
 
     def advance_instants(self, ms: int) -> None:
-        """Move the instants forward by `ms` ≥ 0, and run the timers that have fallen due, in order."""
+        """Move the instants forward by `ms` ≥ 0, and run the timers that have fallen due, in order.
+
+        ValueError: it would go back. BrokerError (not-allowed): to where the clock may not go.
+        """
+        self._move_instants(ms)
+        self._run_due()
+
+    def _move_instants(self, ms: int) -> None:
         if ms < 0:
             raise ValueError(f"the clock can't go back: advance({ms} ms)")
+        moved_to = ClockInstant(self.now_ms() + ms)
         if self._frozen_at is not None:
-            self._frozen_at += ms
+            self._frozen_at = int(moved_to)
         else:
             self._offset_ms += ms
-        self._run_due()
 
     def reset(self) -> None:
         """Return to the machine's time and unfreeze; timers are called no later than before.

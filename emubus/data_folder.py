@@ -136,7 +136,7 @@ class DataFolder(FolderView):
             parts = {name: Part(part.id, part.transaction) for name, part in manifest.parts.items()}
             self._write(replace(manifest, state=FolderState.OPEN, parts=parts))
         if manifest.state not in JUST_MADE:
-            self._mark_all(manifest, self.path)  # once more: from here on a copy of an earlier run is an older one
+            _mark_all(manifest, self.path)  # once more: from here on a copy of an earlier run is an older one
         manifest = replace(manifest, state=FolderState.OPEN, parts=self._parts_now(manifest), journal=None)
         if self._stores_sync:
             manifest = self._begin_journal(manifest)
@@ -171,7 +171,7 @@ class DataFolder(FolderView):
             if (self.path / name).exists():
                 shutil.rmtree(self.path / name)
         sync_file(self.path)
-        self._mark_all(manifest, self.path, create=True)
+        _mark_all(manifest, self.path, create=True)
         sync_file(self.path)
         return manifest
 
@@ -211,35 +211,6 @@ class DataFolder(FolderView):
             if file != self.journal_file(manifest):
                 file.unlink()
 
-    def mark_copies(self, place: Path, store_count: int) -> None:
-        """Let the closed stores in folder `place`, copies of others, be the parts of a new namespace, with a manifest.
-
-        StoreError.
-        """
-        parts = {name: Part(new_message_id()) for name in part_names(store_count)}
-        manifest = Manifest(new_message_id(), FolderState.CLOSED, parts, self._release)
-        self._mark_all(manifest, place)
-        self._write(replace(manifest, parts=_parts_on_disk(manifest, place)), place)
-
-    @staticmethod
-    def _mark_all(manifest: Manifest, place: Path, *, create: bool = False) -> None:
-        """Mark the parts in folder `place`, durably, and bring them to this release's format. StoreError, OSError.
-
-        Waits for the disk with several at a time.
-        """
-
-        def mark(name: str) -> None:
-            content = manifest.mark(name, whole=name == CATALOG_FOLDER)
-            mark_store(place / name, tables_of(name), content, upgrades_of(name), create=create)
-
-        with ThreadPoolExecutor(SYNCING_THREADS) as pool:
-            if create:  # threads would only wait for each other before there is something to sync
-                for name in manifest.parts:
-                    mark(name)
-                list(pool.map(sync_store, [place / name for name in manifest.parts]))
-            else:
-                list(pool.map(mark, manifest.parts))
-
     def _parts_now(self, manifest: Manifest) -> dict[str, Part]:
         """The parts, just marked, with their last transactions."""
         parts: dict[str, Part] = {}
@@ -251,12 +222,8 @@ class DataFolder(FolderView):
             raise DataFolderError(self.path, f"can't be read: {error}") from error
         return parts
 
-    def _write(self, manifest: Manifest, place: Path | None = None) -> None:
-        try:
-            write_manifest(place or self.path, replace(manifest, release=self._release))
-        except OSError as error:
-            remedy = "free some room there, or name another folder with --data"
-            raise DataFolderError(self.path, f"can't write {MANIFEST_FILE}: {error.strerror}", remedy) from error
+    def _write(self, manifest: Manifest) -> None:
+        _write(replace(manifest, release=self._release), self.path)
 
     # ---- while it is used
 
@@ -351,6 +318,44 @@ class DataFolder(FolderView):
         closed = replace(manifest, state=FolderState.CLOSED, parts=_parts_on_disk(manifest, self.path), journal=None)
         self._write(closed)
         self._drop_journals(closed)
+
+
+def mark_copies(place: Path, store_count: int, release: str) -> None:
+    """Let the closed stores in folder `place`, copies of others, be the parts of a new namespace, with a manifest.
+
+    StoreError.
+    """
+    parts = {name: Part(new_message_id()) for name in part_names(store_count)}
+    manifest = Manifest(new_message_id(), FolderState.CLOSED, parts, release)
+    _mark_all(manifest, place)
+    _write(replace(manifest, parts=_parts_on_disk(manifest, place)), place)
+
+
+def _mark_all(manifest: Manifest, place: Path, *, create: bool = False) -> None:
+    """Mark the parts in folder `place`, durably, and bring them to this release's format. StoreError, OSError.
+
+    Waits for the disk with several at a time.
+    """
+
+    def mark(name: str) -> None:
+        content = manifest.mark(name, whole=name == CATALOG_FOLDER)
+        mark_store(place / name, tables_of(name), content, upgrades_of(name), create=create)
+
+    with ThreadPoolExecutor(SYNCING_THREADS) as pool:
+        if create:  # threads would only wait for each other before there is something to sync
+            for name in manifest.parts:
+                mark(name)
+            list(pool.map(sync_store, [place / name for name in manifest.parts]))
+        else:
+            list(pool.map(mark, manifest.parts))
+
+
+def _write(manifest: Manifest, place: Path) -> None:
+    try:
+        write_manifest(place, manifest)
+    except OSError as error:
+        remedy = "free some room there, or name another folder with --data"
+        raise DataFolderError(place, f"can't write {MANIFEST_FILE}: {error.strerror}", remedy) from error
 
 
 def _parts_on_disk(manifest: Manifest, place: Path) -> dict[str, Part]:

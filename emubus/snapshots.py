@@ -23,6 +23,7 @@ from typing import Final, TypeVar
 
 import structlog
 
+from . import __version__
 from .broker.admin.folder_view import (
     CATALOG_FOLDER,
     COMPLETE_FILE,
@@ -37,7 +38,7 @@ from .broker.broker import Broker
 from .broker.errors import BrokerError, Condition
 from .broker.model.catalog import CATALOG_TABLES, CATALOG_UPGRADES, Catalog, CatalogError
 from .broker.names import SnapshotName
-from .data_folder import DataFolder
+from .data_folder import DataFolder, mark_copies
 from .storage import (
     DATA_FILE,
     MANIFEST_FILE,
@@ -56,6 +57,10 @@ from .web.services import Snapshot
 
 MANIFEST: Final = "snapshot.json"
 FORMAT: Final = 1
+TRIAL_FOLDER: Final = ".trial"
+"""Where an uploaded snapshot is tried."""
+DAMAGED: Final = (StoreError, CatalogError, ValueError, LookupError, TypeError, AttributeError)
+"""What a snapshot raises whose rows are not what they should be."""
 
 OpenStores = Callable[[], tuple[Catalog, list[Store]]]
 T = TypeVar("T")
@@ -173,7 +178,7 @@ class Snapshots:
             await unpack(archive, draft, bytes_max)
             snapshot = await asyncio.to_thread(_checked, draft, name)
             return await asyncio.to_thread(self._publish, draft, snapshot)
-        except (UnusableArchive, StoreError, ValueError, KeyError, TypeError) as error:
+        except (UnusableArchive, UnsoundSnapshot, *DAMAGED) as error:
             raise BrokerError(Condition.ARGUMENT_ERROR, f"The archive is not a snapshot: {error}") from error
         except OSError as error:
             raise BrokerError(Condition.SERVER_BUSY, f"The snapshot could not be stored: {error}") from error
@@ -232,7 +237,7 @@ class Snapshots:
             raise BrokerError(
                 Condition.NOT_ALLOWED, f"The snapshot '{name}' is damaged and was not restored: {error}"
             ) from error
-        except (StoreError, CatalogError, OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, *DAMAGED) as error:
             log.error("restore failed", snapshot=name, cause=str(error))
             raise BrokerError(Condition.SERVER_BUSY, f"The snapshot '{name}' was not restored: {error}") from error
         log.info("snapshot restored", snapshot=name, entities=snapshot.entity_count, messages=snapshot.message_count)
@@ -293,22 +298,29 @@ def _commit(data: Path) -> None:
 def _stage(source: Path, data: DataFolder, store_count: int) -> None:
     """Copy a snapshot into the data folder, durably, and check that a broker can open it.
 
-    UnsoundSnapshot, StoreError: it can't; the copy is deleted.
+    UnsoundSnapshot, DAMAGED, OSError: it can't; the copy is deleted.
     """
     staging = data.path / STAGING_FOLDER
-    shutil.rmtree(staging, ignore_errors=True)
-    make_folder(staging)
     try:
-        _refuse_unsound(source, store_count)
-        for folder in part_names(store_count):
-            copy_files(source / folder, staging / folder)
-        _begin_generation(staging / CATALOG_FOLDER)
-        data.mark_copies(staging, store_count)
+        _copy_for_restore(source, staging, store_count)
         sync_file(staging)
         sync_file(data.path)
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)
         raise
+
+
+def _copy_for_restore(source: Path, place: Path, store_count: int) -> None:
+    """Copy a snapshot to folder `place` as the parts of a new namespace, durably but for the folder.
+
+    UnsoundSnapshot, DAMAGED, OSError: no broker could open it.
+    """
+    _make_empty(place)
+    _refuse_unsound(source, store_count)
+    for folder in part_names(store_count):
+        copy_files(source / folder, place / folder)
+    _begin_generation(place / CATALOG_FOLDER)
+    mark_copies(place, store_count, __version__)
 
 
 def _begin_generation(folder: Path) -> None:
@@ -324,14 +336,10 @@ def _begin_generation(folder: Path) -> None:
         catalog.close()
 
 
-def _problems(folder: Path, store_count: int) -> list[str]:
+def _refuse_unsound(source: Path, store_count: int) -> None:
     from .broker.admin.verify import problems_of_parts  # a start does not need it
 
-    return problems_of_parts(folder, store_count)
-
-
-def _refuse_unsound(source: Path, store_count: int) -> None:
-    for problem in _problems(source, store_count):
+    for problem in problems_of_parts(source, store_count):
         raise UnsoundSnapshot(problem)
 
 
@@ -366,7 +374,7 @@ def _snapshot(values: Mapping[str, object], name: SnapshotName) -> Snapshot:
 
 
 def _checked(draft: Path, name: SnapshotName) -> Snapshot:
-    """The description in an archive, if its files are sound."""
+    """The description in an archive, if it can be restored. UnsoundSnapshot, DAMAGED, OSError."""
     try:
         snapshot = _read(draft, name)
     except OSError:
@@ -374,8 +382,11 @@ def _checked(draft: Path, name: SnapshotName) -> Snapshot:
     snapshot = _snapshot({**asdict(snapshot), "size_bytes": _size(draft)}, name)
     if not 1 <= snapshot.store_count <= 64:
         raise ValueError(f"it has {snapshot.store_count} messaging stores")
-    for problem in _problems(draft, snapshot.store_count):
-        raise ValueError(problem)
+    trial = draft / TRIAL_FOLDER
+    try:  # all that a restore does: damage may show only when a store is written
+        _copy_for_restore(draft, trial, snapshot.store_count)
+    finally:
+        shutil.rmtree(trial, ignore_errors=True)
     return snapshot
 
 

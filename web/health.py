@@ -58,7 +58,7 @@ def plain_answer(request: bytes, *, ready: bool, uptime_s: int) -> tuple[bytes, 
     head = (
         f"HTTP/1.1 {status} {'OK' if ready else 'Service Unavailable'}\r\n"
         f"Content-Type: application/json; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
-        f"{UPTIME}: {uptime_s}\r\n"
+        f"{UPTIME}: {uptime_s}\r\nX-Content-Type-Options: nosniff\r\n"
         f"Connection: {'keep-alive' if stays else 'close'}\r\n\r\n"
     )
     return (head + body).encode(), stays

@@ -10,8 +10,8 @@ from enum import Enum, auto
 from typing import Final
 from urllib.parse import unquote
 
-RESERVED: Final = frozenset({"health", "metrics", "emubus"})
-"""First path segments of other HTTP endpoints; entities of these names can be used over AMQP only."""
+RESERVED: Final = "emubus"
+"""The first path segment of our own HTTP endpoints; entities below that name can be used over AMQP only."""
 
 
 class ResourceKind(Enum):
@@ -69,7 +69,7 @@ def resource_of(raw_path: str) -> Resource:
         if len(words) == 2 and words[0] == "$resources" and words[1] in _LISTS:
             return Resource(_LISTS[words[1]], path, is_open=is_open)
         return Resource(ResourceKind.NOTHING, path)
-    if not path or words[0] in RESERVED:
+    if not path or words[0] == RESERVED:
         return Resource(ResourceKind.NOTHING, path)
     # From the right: the name of a topic may have any number of segments.
     if len(words) >= 5 and words[-2] == "rules" and words[-4] == "subscriptions":

@@ -25,15 +25,17 @@ from .metrics import add_metrics
 from .page import add_page
 from .page.site import ROOT as PAGE
 from .rest import add_rest
+from .rest.broker_properties import HEADER as MESSAGE
 from .services import Services
 from .transport.connection import HttpConnection, lift_limits_of_websockets, watch_bodies
-from .transport.origins import only_own_pages
+from .transport.origins import is_browser, only_own_pages
 from .transport.request_log import log_requests
 from .transport.websocket import add_websocket
 
 REQUEST_BYTES_MAX = 1 << 20
 STOP_TIMEOUT_S = 0.5
 """How long a request may go on after the server stops; its cancelled handler has as long again."""
+NO_PAGE = "sandbox; default-src 'none'"
 LINGER_MS = 200
 """How long a connection may take to close: many clients don't answer the end of TLS."""
 
@@ -51,6 +53,7 @@ class HttpServer:
             client_max_size=REQUEST_BYTES_MAX, middlewares=[log_requests, watch_bodies, guard, errors_as_json]
         )
         app.on_response_prepare.append(lift_limits_of_websockets)
+        app.on_response_prepare.append(_keep_types)
         for path in PATHS:
             app.router.add_get(path, self._health)
         add_websocket(app, services.amqp)
@@ -103,6 +106,19 @@ class HttpServer:
         services = self._services
         body = error_body(HttpRefusal(status, problem), services.broker.namespace, services.clock.now_ms())
         return web.Response(status=status, body=body.encode(), headers={hdrs.CONTENT_TYPE: ERROR_TYPE})
+
+
+async def _keep_types(request: web.Request, response: web.StreamResponse) -> None:
+    """No browser takes an answer for something else than it says, nor a message for a page of this server.
+
+    The content type of a message is its sender's. Only browsers get these headers with it: old clients of REST take
+    each header that they don't know for a property of the message.
+    """
+    if MESSAGE in response.headers:
+        if not is_browser(request):
+            return
+        response.headers[hdrs.CONTENT_SECURITY_POLICY] = NO_PAGE
+    response.headers[hdrs.X_CONTENT_TYPE_OPTIONS] = "nosniff"
 
 
 def _is_under(path: str, root: str) -> bool:

@@ -231,7 +231,8 @@ _ENTITY_NAME = re.compile(r"[A-Za-z0-9_](?:[\w.\-/~]*[A-Za-z0-9_])?", re.ASCII)
 _ENTITY_NAME_MS_EMULATOR = re.compile(r"[A-Za-z0-9](?:[\w.\-/]*[A-Za-z0-9])?", re.ASCII)
 _ENTITY_NAME_RELAXED = re.compile(r"[^@?#*\\\x00-\x20\x7f/](?:[^@?#*\\\x00-\x1f\x7f]*[^@?#*\\\x00-\x20\x7f/])?")
 _SUB_ENTITY_NAME = re.compile(r"[^@?#*\\/\x00-\x1f\x7f]+")
-_RESERVED_SEGMENT = re.compile(r"(?:^|/)(\$[^/]*|subscriptions|)(?=/|$)", re.IGNORECASE)
+# HTTP clients take `.` and `..` out of a path before they send it [RFC 3986 5.2.4]: such an entity can't be addressed.
+_RESERVED_SEGMENT = re.compile(r"(?:^|/)(\$[^/]*|subscriptions|\.{0,2})(?=/|$)", re.IGNORECASE)
 _ENTITY_NAMES: Final[Mapping[Profile, tuple[re.Pattern[str], str]]] = {
     Profile.STANDARD: (_ENTITY_NAME, "letters, digits and . - _ / ~, a letter, digit or _ at both ends"),
     Profile.PREMIUM: (_ENTITY_NAME, "letters, digits and . - _ / ~, a letter, digit or _ at both ends"),
@@ -248,13 +249,13 @@ def _entity_name(name: str, limits: Limits) -> Iterator[Violation]:
     if len(name) > limits.entity_path_length_max or not pattern.fullmatch(name):
         yield Violation("Name", repr(name), f"1 to {limits.entity_path_length_max} characters: {allowed}")
     elif _RESERVED_SEGMENT.search(name):
-        allowed = "a path without empty segments, 'Subscriptions' and segments that begin with '$'"
+        allowed = "a path without empty segments, '.', '..', 'Subscriptions' and segments that begin with '$'"
         yield Violation("Name", repr(name), allowed)
 
 
 def _sub_entity_name(name: str, limits: Limits) -> Iterator[Violation]:
-    if len(name) > limits.sub_entity_name_length_max or not _SUB_ENTITY_NAME.fullmatch(name):
-        allowed = f"1 to {limits.sub_entity_name_length_max} characters without @ ? # * / \\ and controls"
+    if len(name) > limits.sub_entity_name_length_max or not _SUB_ENTITY_NAME.fullmatch(name) or name in (".", ".."):
+        allowed = f"1 to {limits.sub_entity_name_length_max} characters without @ ? # * / \\ and controls, not . or .."
         yield Violation("Name", repr(name), allowed)
 
 

@@ -1,59 +1,73 @@
 """A sign for the second of two queries that drain one entity: a warning that names the first.
 
 Each deletes what it has read itself, perhaps before the other one has read it. The service knows no owner of an entity,
-so the sign is a locked file in the machine's folder for temporary files: it shows drains that run on the same machine,
-as long as their processes live. Does not stop anybody, because an earlier run of the same query may be about to end.
+so the sign is a name in the machine's abstract socket namespace, which the kernel takes away with the process, however
+it ends: it shows drains that run on the same machine, as long as their processes live. Systems without such names have
+no sign. Does not stop anybody, because an earlier run of the same query may be about to end.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
-import os
-import tempfile
+import socket
+import struct
+import sys
 from hashlib import blake2b
-from pathlib import Path
 
 from ..options import SourceOptions
 
-try:
-    import fcntl
-except ImportError:  # Windows has none; then there is no sign
-    fcntl = None  # type: ignore[assignment]
-
 log = logging.getLogger("emubus.spark")
-NOTE_BYTES_MAX = 200
-_held: dict[Path, int] = {}  # the files that this process has locked; they stay open until it ends
+CREDENTIALS = struct.Struct("3i")  # of SO_PEERCRED: process, user, group
+ASKED_MAX = 64
+"""Processes that may ask who has a sign; the others are not told the number."""
+_held: dict[str, socket.socket] = {}  # by name, of the entities that this process drains, until it ends
 
 
-def note_path(options: SourceOptions) -> Path:
-    """The file of an entity."""
+def sign_of(options: SourceOptions) -> str:
+    """The name of an entity's sign."""
     endpoint = options.connection.endpoint
     name = f"{endpoint.host}:{endpoint.port}/{options.entity}".casefold()
-    return Path(tempfile.gettempdir()) / f"emubus-drain-{blake2b(name.encode(), digest_size=8).hexdigest()}.lock"
+    return f"\0emubus-drain-{blake2b(name.encode(), digest_size=8).hexdigest()}"
 
 
 def announce_drain(options: SourceOptions) -> None:
     """Say that this process drains the entity; log a warning if another one has said so."""
-    path = note_path(options)
-    if fcntl is None or path in _held:
+    name = sign_of(options)
+    if sys.platform != "linux" or name in _held:
         return
     try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    except OSError as error:  # another user's file
-        log.info("%s: it is not known whether another query drains it: %s", options.entity, error)
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        other = os.read(file, NOTE_BYTES_MAX).decode(errors="replace").strip()
-        os.close(file)
+        _held[name] = _put_up(name)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:  # a sandbox may forbid it
+            log.info("%s: it is not known whether another query drains it: %s", options.entity, error)
+            return
         log.warning(
             "%s: %s drains it, too. Each of the two deletes messages that the other may not have read: end one, or "
             "give each a subscription of its own. (If that is an earlier run of this query, it is about to end.)",
             options.entity,
-            other or "another process on this machine",
+            _holder(name),
         )
-        return
-    os.ftruncate(file, 0)
-    os.write(file, f"process {os.getpid()}, started by process {os.getppid()},\n".encode())
-    _held[path] = file
+
+
+def _put_up(name: str) -> socket.socket:
+    sign = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sign.bind(name)
+        sign.listen(ASKED_MAX)
+    except OSError:
+        sign.close()
+        raise
+    return sign
+
+
+def _holder(name: str) -> str:
+    """The process that has a sign, as far as the kernel says."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)  # nobody accepts: its queue may be full
+        try:
+            probe.connect(name)
+            number, _, _ = CREDENTIALS.unpack(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
+        except OSError:
+            return "another process on this machine"
+    return f"process {number}"

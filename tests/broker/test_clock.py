@@ -11,6 +11,8 @@ from itertools import count
 import pytest
 
 from emubus.broker.clock import CANCELLED_MAX, Clock
+from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.instants import CLOCK_MS_MAX
 
 
 def test_a_clock_that_is_made_frozen_shows_the_instant_that_it_was_made_with(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,3 +112,21 @@ async def test_a_time_limit_moves_with_the_clock() -> None:
         pass
     clock.advance(60_000)
     clock.close()
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+@pytest.mark.parametrize("move", [Clock.advance, Clock.advance_instants])
+async def test_the_clock_ends_with_the_year_3000_and_a_refused_move_leaves_it_as_it_is(
+    move: Callable[[Clock, int], None], frozen: bool
+) -> None:
+    clock = Clock(start_at=CLOCK_MS_MAX - 60_000, frozen=frozen)
+    called: list[int] = []
+    clock.call_at(CLOCK_MS_MAX + 1, lambda: called.append(1))
+    clock.call_after(86_400_000, lambda: called.append(2))
+    for ms in (3_600_000, 1 << 62, 10**30):
+        with pytest.raises(BrokerError, match="it stays before the year 3000") as refused:
+            move(clock, ms)
+        assert refused.value.condition is Condition.NOT_ALLOWED
+    assert 0 <= CLOCK_MS_MAX - clock.now_ms() <= 60_000
+    move(clock, CLOCK_MS_MAX - clock.now_ms() - 1_000)
+    assert called == []

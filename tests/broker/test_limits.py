@@ -477,3 +477,16 @@ def test_what_names_itself_is_found_in_any_spelling() -> None:
         Violation("ForwardTo", "'sb://host:5671/A%2Fq'", "another entity than this one")
     ]
     assert queue_violations(queue, STANDARD) == []
+
+
+@pytest.mark.parametrize("profile", Profile)
+def test_no_segment_of_a_name_is_taken_out_of_an_address_by_http_clients(profile: Profile) -> None:
+    limits = LIMITS[profile]
+    for name in ("a/../b", "a/./b", "..", "."):
+        assert "Name" in [each.property for each in queue_violations(replace(QUEUE, name=name), limits)]
+    for name in ("a/..b", "a/b..c/d", "a..b"):
+        assert "Name" not in [each.property for each in queue_violations(replace(QUEUE, name=name), limits)]
+    for name, is_allowed in ((".", False), ("..", False), ("...", True), ("..a", True)):
+        subscription = SubscriptionDescription("t", name)
+        assert ("Name" not in [each.property for each in subscription_violations(subscription, limits)]) is is_allowed
+        assert ("Name" not in [each.property for each in rule_violations(RuleDescription(name), limits)]) is is_allowed

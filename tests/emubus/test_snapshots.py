@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,15 +19,17 @@ from emubus.broker.admin.folder_view import COMPLETE_FILE, SNAPSHOT_FOLDER, STAG
 from emubus.broker.admin.verify import check_data_folder
 from emubus.broker.errors import BrokerError
 from emubus.broker.model.descriptions import QueueDescription
+from emubus.broker.names import SnapshotName
 from emubus.commands.check import check_data
 from emubus.data_folder import DataFolder
 from emubus.server import own_folder
-from emubus.snapshots import _commit, _stage, finish_restore
+from emubus.snapshots import DAMAGED, UnsoundSnapshot, _checked, _commit, _stage, finish_restore
 from emubus.storage import FolderLock, StoreError, copy_files, sync_file
 from emubus.testing import EmubusServer
 
 from ..broker.driving import encoded
 from ..broker.test_names import NO_NAMES
+from ..rounds import IS_LONG
 from .folders.killing import Killed
 
 STORES = 16
@@ -205,6 +209,71 @@ def test_drafts_of_snapshots_that_were_cut_short_are_no_snapshots(data: Path) ->
         assert [each.name for each in server.call(server.server.snapshots.list)] == ["s"]
         assert server.snapshot("t").message_count == 3
         assert sorted(path.name for path in (data / SNAPSHOT_FOLDER).iterdir()) == ["s", "t", "u", "v"]
+
+
+PAGE_BYTES = 4096
+Damage = Callable[[random.Random, bytearray], None]
+
+
+def flip(chance: random.Random, data: bytearray) -> None:
+    data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+
+
+def page_of(chance: random.Random, data: bytearray) -> slice:
+    at = chance.randrange(max(1, len(data) // PAGE_BYTES)) * PAGE_BYTES
+    return slice(at, at + PAGE_BYTES)
+
+
+def clear_page(chance: random.Random, data: bytearray) -> None:
+    at = page_of(chance, data)
+    data[at] = bytes(len(data[at]))
+
+
+def copy_page(chance: random.Random, data: bytearray) -> None:
+    source, target = page_of(chance, data), page_of(chance, data)
+    if len(data[source]) == len(data[target]):
+        data[target] = data[source]
+
+
+def cut(chance: random.Random, data: bytearray) -> None:
+    del data[chance.randrange(len(data)) :]
+
+
+def swap_bytes(chance: random.Random, data: bytearray) -> None:
+    at = page_of(chance, data).start + chance.randrange(64)  # of the head of a page, which LMDB trusts
+    if at < len(data):
+        data[at] = chance.randrange(256)
+
+
+def test_an_archive_that_is_taken_can_be_restored_however_it_was_damaged(data: Path, tmp_path: Path) -> None:
+    sound = data / SNAPSHOT_FOLDER / "s"
+    files = sorted(path.relative_to(sound) for path in sound.rglob("*") if path.is_file())
+    outcomes: Counter[bool] = Counter()
+    for number in range(400 if IS_LONG else 24):
+        chance = random.Random(number)
+        damaged, work = tmp_path / "damaged", tmp_path / "work"
+        shutil.copytree(sound, damaged)
+        file = damaged / chance.choice(files)
+        content = bytearray(file.read_bytes())
+        damage: Damage = chance.choice([flip, clear_page, copy_page, cut, swap_bytes])
+        damage(chance, content)
+        file.write_bytes(content)
+        try:
+            snapshot = _checked(damaged, SnapshotName("s"))
+        except (UnsoundSnapshot, OSError, *DAMAGED):
+            outcomes[False] += 1
+        else:
+            outcomes[True] += 1
+            shutil.copytree(data, work)
+            folder = DataFolder(work, "test")
+            _stage(damaged, folder, snapshot.store_count)
+            folder.release()
+            _commit(work)
+            messages(work)
+            shutil.rmtree(work)
+        shutil.rmtree(damaged)
+    assert outcomes[True] > 0
+    assert outcomes[False] > 0
 
 
 def test_a_folder_whose_name_is_no_snapshots_is_not_offered_until_it_is_renamed(data: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -14,6 +15,8 @@ from emubus.broker.clock import Clock
 from emubus.config import load_config
 from emubus.server import Server
 from emubus.web.page import site
+
+from . import administering
 
 HEALTHY = {"status": "healthy", "message": "Service is healthy."}
 UNHEALTHY = {"status": "unhealthy", "message": "Service not available. Please try after some time."}
@@ -183,3 +186,19 @@ async def test_a_stop_cuts_connections_that_have_asked_for_health_only() -> None
         await client.ask(PLAIN)
         await server.stop()
         assert await client.is_ended()
+
+
+async def test_entities_of_the_names_of_other_endpoints_are_used_by_the_verbs_that_those_leave(tmp_path: Path) -> None:
+    async with administering.running(tmp_path) as server, administering.raw(server) as http:
+        for name, taken in (("health", "application/json"), ("metrics", "text/plain"), ("livez", "application/json")):
+            assert (await http.put(f"/{name}", "<QueueDescription/>")).status == 201
+            assert (await http.put(f"/{name}", "<QueueDescription/>", update=True)).status == 200
+            assert (await http("POST", f"/{name}/messages", "x")).status == 201
+            assert (await http("DELETE", f"/{name}/messages/head?timeout=0")).text == "x"
+            url = f"http://127.0.0.1:{server.http_port}/{name}"
+            async with aiohttp.ClientSession() as client, client.get(url) as answer:
+                assert (answer.status, answer.content_type) == (200, taken)
+            assert (await http("DELETE", f"/{name}")).status == 200
+        for name in ("emubus", "emubus/v1", "emubus/orders"):
+            assert (await http.put(f"/{name}", "<QueueDescription/>")).status == 404
+            assert server.broker.entity(name) is None

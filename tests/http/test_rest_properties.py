@@ -484,3 +484,16 @@ def test_dates_come_back_to_the_second(at: int) -> None:
     text = http_date(at)
     assert text is not None
     assert http_date_in(text) == at // 1000 * 1000
+
+
+@pytest.mark.parametrize(
+    "headers", [[("Origin", "{own}")], [("Sec-Fetch-Mode", "navigate")], [("Accept-Language", "en")], []]
+)
+def test_a_browser_does_not_take_a_message_for_a_page(rest: Rest, headers: list[tuple[str, str]]) -> None:
+    own = [("Content-Type", "text/html"), ("Content-Security-Policy", '"mine"'), ("X-Content-Type-Options", '"mine"')]
+    rest.send("plain", b"<script>alert(1)</script>", own)
+    asked = [(name, value.format(own=f"http://{rest.host}")) for name, value in headers]
+    got = rest.ask("DELETE", "/plain/messages/head?timeout=0", headers=asked)
+    assert (got.status, got.content, got.headers["Content-Type"]) == (200, b"<script>alert(1)</script>", "text/html")
+    kept = [got.headers.get(name) for name in ("Content-Security-Policy", "X-Content-Type-Options")]
+    assert kept == (["sandbox; default-src 'none'", "nosniff"] if headers else ['"mine"', '"mine"'])

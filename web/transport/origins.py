@@ -54,7 +54,7 @@ def problem_of(request: web.BaseRequest, allowed_hosts: Collection[str] = (), *,
     """The reason for refusing a request, or None."""
     host = _host(f"//{request.headers.get(hdrs.HOST, '')}")
     is_own = host in allowed_hosts or is_local_name(host)
-    if not verifies_keys and _is_browser(request) and not is_own:
+    if not verifies_keys and is_browser(request) and not is_own:
         return REBOUND.format(ascii(host)[1:-1])
     if request.headers.get(hdrs.UPGRADE, "").lower() == "websocket":
         # AMQP clients in the user's own pages use this path.
@@ -82,7 +82,7 @@ def _writer_problem(request: web.BaseRequest) -> str | None:
     return FOREIGN.format(ascii(origin)[1:-1])
 
 
-def _is_browser(request: web.BaseRequest) -> bool:
+def is_browser(request: web.BaseRequest) -> bool:
     """Whether a browser sent the request: a page can't remove these headers."""
     return any(name in request.headers for name in (hdrs.ORIGIN, hdrs.ACCEPT_LANGUAGE, "Sec-Fetch-Mode"))
 

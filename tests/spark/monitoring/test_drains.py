@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import os
-import tempfile
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,47 +15,67 @@ import pytest
 from emubus.spark_connector.monitoring import drains
 from emubus.spark_connector.options import SourceOptions, source_options
 
+from ...programs import PROGRAM_S_MAX
+
+# the process keeps tests that run beside each other apart
+QUEUE = f"orders-{os.getpid()}"
 CONNECTION = "Endpoint=sb://localhost:1;SharedAccessKeyName=k;SharedAccessKey=v;UseDevelopmentEmulator=true"
+DRAIN = """
+import sys
+from emubus.spark_connector.monitoring.drains import announce_drain
+from emubus.spark_connector.options import source_options
+announce_drain(source_options({"connectionString": sys.argv[1], "queue": sys.argv[2], "mode": "drain"}, streaming=True))
+print("drains", flush=True)
+sys.stdin.read()
+"""
 
 
 @pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    held: dict[Path, int] = {}
-    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+def _signs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    held: dict[str, socket.socket] = {}
     monkeypatch.setattr(drains, "_held", held)
     yield
-    for file in held.values():
-        os.close(file)
+    for sign in held.values():
+        sign.close()
 
 
 def options(queue: str) -> SourceOptions:
     return source_options({"connectionString": CONNECTION, "queue": queue, "mode": "drain"}, streaming=True)
 
 
-def test_a_drain_of_an_entity_that_another_process_drains_names_that_process(caplog: pytest.LogCaptureFixture) -> None:
-    path = drains.note_path(options("orders"))
-    with path.open("w") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
-        other.write("process 77, started by process 5,\n")
-        other.flush()
-        drains.announce_drain(options("ORDERS"))
-        drains.announce_drain(options("others"))
-    assert [message.partition(".")[0] for message in caplog.messages] == [
-        "ORDERS: process 77, started by process 5, drains it, too"
-    ]
+def test_a_drain_of_an_entity_that_another_process_drains_names_it_until_it_is_gone_and_leaves_no_file(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", DRAIN, CONNECTION, QUEUE]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"drains\n"
+        drains.announce_drain(options(QUEUE.upper()))
+        drains.announce_drain(options(f"{QUEUE}-other"))
+        assert [message.partition(".")[0] for message in caplog.messages] == [
+            f"{QUEUE.upper()}: process {other.pid} drains it, too"
+        ]
+        other.kill()  # without a chance to clean up
+        other.wait(PROGRAM_S_MAX)
+    drains.announce_drain(options(QUEUE))
+    assert len(caplog.messages) == 1
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_one_process_and_a_process_that_ended_give_no_sign(caplog: pytest.LogCaptureFixture) -> None:
-    path = drains.note_path(options("orders"))
-    path.write_text("process 77, started by process 5, which has ended long ago\n")
+def test_one_process_gives_no_sign(caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(2):  # a query that starts again in this process
-        drains.announce_drain(options("orders"))
+        drains.announce_drain(options(QUEUE))
     assert caplog.messages == []
-    assert path.read_text() == f"process {os.getpid()}, started by process {os.getppid()},\n"
 
 
-def test_another_users_file_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
-    drains.note_path(options("orders")).symlink_to("/dev/null")
+def test_a_drain_goes_on_where_signs_are_forbidden(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(*_: object) -> socket.socket:
+        raise OSError(errno.EPERM, "not permitted")
+
+    monkeypatch.setattr(socket, "socket", forbidden)
     with caplog.at_level("INFO", "emubus.spark"):
-        drains.announce_drain(options("orders"))
+        drains.announce_drain(options(QUEUE))
     assert [message.partition(":")[2][:28] for message in caplog.messages] == [" it is not known whether ano"]
