@@ -18,7 +18,7 @@ FORMAT_VERSION = 4
 """Format version of a data folder and its stores. It changes when an older release would misread them.
 
 1: no manifest, no mark in the stores (release 0.1.0). 2: with both. 3: a folder in use has a journal beside its stores.
-4: the catalog says where the sequence numbers of a purged entity go on.
+4: the catalog says where the sequence numbers of a purged entity go on; its rules have rows of their own.
 """
 
 FORMAT_VERSION_OLDEST = 1

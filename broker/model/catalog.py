@@ -5,7 +5,10 @@ updated, entities that the topology no longer names stay with their messages. Do
 messages. Owned by the `Broker`.
 
 Tables: `entities`: kind letter · lower-case path (a hash of it if it is long) → JSON {id, description, created_at, …};
+`rules`: queue id of the subscription (u32) · place (u32) → JSON of a rule, in the order of the places;
 `namespace`: name → value; `deleted`: queue id (u32) → JSON {stores}: deleted entities with remaining rows.
+
+A rule has a row of its own, so that adding one costs the same however many there are.
 
 A failed commit raises an error, but may be stored nevertheless. Its rows are therefore written again with their old
 values, at once or before the next change: a restart finds the state that clients know.
@@ -18,11 +21,13 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from struct import Struct
+from struct import error as StructError  # noqa: N812  (the standard name is a bare `error`)
 from typing import Final
 
 import structlog
 
-from ...storage import Store, StoreError, Upgrades
+from ...storage import Batch, Store, StoreError, Upgrades
 from .. import service_errors
 from ..ids import new_message_id
 from .descriptions import (
@@ -39,15 +44,14 @@ from .descriptions import (
 ENTITIES = "entities"
 NAMESPACE = "namespace"
 DELETED = "deleted"
-CATALOG_TABLES = (ENTITIES, NAMESPACE, DELETED)
-
-CATALOG_UPGRADES: Final[Upgrades] = {}
-"""What a start does with the rows of an older format; those of version 3 and before are read as they are."""
+RULES = "rules"
+CATALOG_TABLES = (ENTITIES, NAMESPACE, DELETED, RULES)
 
 Description = QueueDescription | TopicDescription | SubscriptionDescription
 KINDS: dict[type[Description], str] = {QueueDescription: "q", TopicDescription: "t", SubscriptionDescription: "u"}
 CLASSES: dict[str, type[Description]] = {kind: cls for cls, kind in KINDS.items()}  # "t" before "u": topics first
 
+_SUBSCRIPTIONS, _LAST_SUBSCRIPTION = b"u", b"v"
 _NEXT_ID = b"next_queue_id"
 _STORE_COUNT = b"store_count"
 _CREATED_AT = b"created_at"
@@ -55,9 +59,14 @@ _GENERATION = b"generation"
 _COMMIT_BYTES = 1 << 20
 _ROWS_MAX = 10_000_000
 _LAST_KEY = b"\xff" * 512  # after all keys
+_RULE_KEY = Struct(">II")
 _PATH_BYTES_MAX = 510  # a key has at most 511; longer paths (non-ASCII names) are hashed
 
 Row = tuple[str, bytes]  # table and key
+Changes = dict[Row, bytes | None]
+"""Rows to write, None to delete one."""
+PlacedRules = dict[int, RuleDescription]
+"""The rules of a subscription by their places, which rise."""
 
 log = structlog.get_logger(__name__)
 
@@ -125,7 +134,7 @@ class Catalog:
         self._store = store
         self._entries: dict[str, Entry] = {}
         self._doubtful: dict[Row, str] = {}  # rows of failed commits to restore, with their paths
-        self._rule_texts: dict[str, dict[int, tuple[RuleDescription, str]]] = {}  # JSON by path and id of the rule
+        self._rules: dict[int, PlacedRules] = {}  # as in the table, by queue id
         self._next_id = 1
         self.store_count: int | None = None  # of the namespace; None before its first start
         self.created_at: int | None = None  # the namespace's first start (Unix ms), None if unknown
@@ -136,8 +145,12 @@ class Catalog:
                 for key, value in view.scan(table, b"", _LAST_KEY, _ROWS_MAX):
                     try:
                         self._read_row(table, key, value)
-                    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, StructError) as error:
                         raise UnreadableRowError("namespace", table, key, error) from error
+        for path, entry in self._entries.items():
+            if isinstance(entry.description, SubscriptionDescription):
+                rules = tuple(self._rules.setdefault(entry.queue_id, {}).values())
+                self._entries[path] = replace(entry, description=replace(entry.description, rules=rules))
 
     def _read_row(self, table: str, key: bytes, value: bytes) -> None:
         if table == ENTITIES:
@@ -145,6 +158,9 @@ class Catalog:
             description = CLASSES[chr(key[0])].from_json(row["description"])
             entry = Entry(_number(row["id"]), description, *(row.get(name) for name in _OPTIONAL))
             self._entries[entity_key(path_of(entry.description))] = entry
+        elif table == RULES:
+            queue_id, place = _RULE_KEY.unpack(key)
+            self._rules.setdefault(queue_id, {})[place] = RuleDescription.from_json(json.loads(value))
         elif table == DELETED:
             self.deleted[int.from_bytes(key, "big")] = [_number(each) for each in json.loads(value)["stores"]]
         elif key == _NEXT_ID:
@@ -222,17 +238,18 @@ class Catalog:
 
         Raises BrokerError (server-busy). Blocks for one commit.
         """
-        changes: dict[Row, bytes | None] = {
-            (ENTITIES, _row_key(self._entries[entity_key(path)].description)): None for path in paths
-        }
+        gone = [self._entries[entity_key(path)] for path in paths]
+        changes: Changes = {(ENTITIES, _row_key(entry.description)): None for entry in gone}
+        for entry in gone:
+            changes |= self._without_rules(entry)
         changes |= {_deleted_row(each): json.dumps({"stores": indexes}).encode() for each, indexes in stores.items()}
         try:
             self._write(changes, paths)
         except StoreError as error:
             raise service_errors.namespace_unavailable(str(error)) from error
-        for path in paths:
-            del self._entries[entity_key(path)]
-            self._rule_texts.pop(entity_key(path), None)
+        for entry in gone:
+            del self._entries[entity_key(path_of(entry.description))]
+            self._rules.pop(entry.queue_id, None)
         self.deleted |= stores
 
     def exchange(
@@ -250,9 +267,12 @@ class Catalog:
         All or nothing. Raises BrokerError (server-busy). Blocks for one commit.
         """
         before = {entity_key(path): self._entries[entity_key(path)] for path in gone}
-        changes: dict[Row, bytes | None] = {(ENTITIES, _row_key(each.description)): None for each in before.values()}
+        changes: Changes = {(ENTITIES, _row_key(each.description)): None for each in before.values()}
+        for each in before.values():
+            changes |= self._without_rules(each)
         changes |= {_deleted_row(each): json.dumps({"stores": indexes}).encode() for each, indexes in stores.items()}
         entries: dict[str, Entry] = {}
+        placed: dict[int, PlacedRules] = {}
         for number, wanted in enumerate(made, self._next_id):
             path = entity_key(path_of(wanted))
             known = before.get(path)
@@ -263,6 +283,7 @@ class Catalog:
                 if known is not None and is_same(known.description, wanted)
                 else Entry(number, _renamed(self._as_known(wanted, now), wanted.name), created_at=now, updated_at=now)
             )
+            placed[number] = self._add_rules(changes, entries[path])
             changes[ENTITIES, _row_key(entries[path].description)] = self._row(entries[path])
         next_id = self._next_id + len(entries)
         changes[NAMESPACE, _NEXT_ID] = str(next_id).encode()
@@ -271,11 +292,11 @@ class Catalog:
         except StoreError as error:
             raise service_errors.namespace_unavailable(str(error)) from error
         self._next_id = next_id
-        for path in before:
+        for path, entry in before.items():
             del self._entries[path]
-            if path not in entries:
-                self._rule_texts.pop(path, None)
+            self._rules.pop(entry.queue_id, None)
         self._entries |= entries
+        self._rules |= placed
         self.deleted |= stores
         return list(entries.values())
 
@@ -338,8 +359,9 @@ class Catalog:
 
     def _put(self, descriptions: Iterable[Description], now: int) -> None:
         """Write the rows of new and changed entities."""
-        changes: dict[Row, bytes | None] = {}
+        changes: Changes = {}
         entries: dict[str, Entry] = {}
+        placed: dict[int, PlacedRules] = {}
         next_id = self._next_id
         for description in descriptions:
             path = entity_key(path_of(description))
@@ -352,14 +374,31 @@ class Catalog:
             else:
                 entry = replace(known, description=description, updated_at=now)
             entries[path] = entry
+            placed[entry.queue_id] = self._add_rules(changes, entry)
             changes[ENTITIES, _row_key(description)] = self._row(entry)
         if entries:
             changes[NAMESPACE, _NEXT_ID] = str(next_id).encode()
             self._write(changes, entries)
             self._next_id = next_id
             self._entries |= entries
+            self._rules |= placed
 
-    def _write(self, changes: dict[Row, bytes | None], paths: Iterable[str] = ()) -> None:
+    def _add_rules(self, changes: Changes, entry: Entry) -> PlacedRules:
+        """Add the changes of an entity's rules; return its rules by the places that they then have."""
+        known = self._rules.get(entry.queue_id, {})
+        rules = entry.description.rules if isinstance(entry.description, SubscriptionDescription) else ()
+        placed = _placed(rules, known)
+        for place in known.keys() - placed.keys():
+            changes[_rule_row(entry.queue_id, place)] = None
+        for place, rule in placed.items():
+            if known.get(place) is not rule:
+                changes[_rule_row(entry.queue_id, place)] = _rule_value(rule)
+        return placed
+
+    def _without_rules(self, entry: Entry) -> Changes:
+        return {_rule_row(entry.queue_id, place): None for place in self._rules.get(entry.queue_id, ())}
+
+    def _write(self, changes: Changes, paths: Iterable[str] = ()) -> None:
         """Store rows (None: delete), all or none; `paths` are the paths of changed entities."""
         try:
             self._put_right()
@@ -384,6 +423,10 @@ class Catalog:
         if table == ENTITIES:
             entry = self.entry(path)
             return self._row(entry) if entry is not None and _row_key(entry.description) == key else None
+        if table == RULES:
+            queue_id, place = _RULE_KEY.unpack(key)
+            rule = self._rules.get(queue_id, {}).get(place)
+            return None if rule is None else _rule_value(rule)
         if table == DELETED:
             stores = self.deleted.get(int.from_bytes(key, "big"))
             return None if stores is None else json.dumps({"stores": stores}).encode()
@@ -391,23 +434,19 @@ class Catalog:
         value = self.created_at if key == _CREATED_AT else values[key]
         return None if value is None else str(value).encode()
 
-    def _row(self, entry: Entry) -> bytes:
-        """Return the row of an entity; the JSON of unchanged rules is reused."""
+    @staticmethod
+    def _row(entry: Entry) -> bytes:
+        """Return the row of an entity, without its rules."""
         description = entry.description
+        if isinstance(description, SubscriptionDescription):
+            own = replace(description, rules=()).to_json()
+            del own["rules"]
+        else:
+            own = description.to_json()
         optional = {name: getattr(entry, name) for name in _OPTIONAL}
-        if not isinstance(description, SubscriptionDescription):
-            return json.dumps({"id": entry.queue_id, "description": description.to_json(), **optional}).encode()
-        path = entity_key(description.path)
-        before = self._rule_texts.get(path, {})
-        texts = {id(rule): before.get(id(rule)) or (rule, json.dumps(rule.to_json())) for rule in description.rules}
-        self._rule_texts[path] = texts
-        own = replace(description, rules=()).to_json()
-        del own["rules"]
-        rules = ", ".join(text for _, text in texts.values())
-        head, rest = json.dumps({"id": entry.queue_id, **optional}), json.dumps(own)
-        return f'{head[:-1]}, "description": {rest[:-1]}, "rules": [{rules}]}}}}'.encode()
+        return json.dumps({"id": entry.queue_id, "description": own, **optional}).encode()
 
-    def _commit(self, changes: dict[Row, bytes | None]) -> None:
+    def _commit(self, changes: Changes) -> None:
         with self._store.begin(_COMMIT_BYTES + sum(len(value or b"") for value in changes.values())) as batch:
             for (table, key), value in changes.items():
                 if value is None:
@@ -455,6 +494,47 @@ def _row_key(description: Description) -> bytes:
 def _path_bytes(path: str) -> bytes:
     encoded = entity_key(path).encode()
     return encoded if len(encoded) <= _PATH_BYTES_MAX else hashlib.blake2b(encoded, digest_size=32).hexdigest().encode()
+
+
+def _rule_row(queue_id: int, place: int) -> Row:
+    return RULES, _RULE_KEY.pack(queue_id, place)
+
+
+def _rule_value(rule: RuleDescription) -> bytes:
+    return json.dumps(rule.to_json()).encode()
+
+
+def _rules_of_their_own(batch: Batch) -> None:
+    """Up to format version 3 the row of a subscription had all its rules."""
+    for key, value in batch.scan(ENTITIES, _SUBSCRIPTIONS, _LAST_SUBSCRIPTION, _ROWS_MAX):
+        row = json.loads(value)
+        for place, rule in enumerate(row["description"].pop("rules", ())):
+            batch.put(*_rule_row(_number(row["id"]), place), json.dumps(rule).encode())
+        batch.put(ENTITIES, key, json.dumps(row).encode())
+
+
+CATALOG_UPGRADES: Final[Upgrades] = {4: _rules_of_their_own}
+"""What a start does with the rows of an older format."""
+
+
+def _placed(rules: Sequence[RuleDescription], known: PlacedRules) -> PlacedRules:
+    """Return rules by rising places: a known rule, or one of its name, has its place, a new one the next place.
+
+    Where that would change their order, all get new places.
+    """
+    place_of = {rule.name: place for place, rule in known.items()}
+    following = max(known, default=-1) + 1
+    placed: PlacedRules = {}
+    last = -1
+    for rule in rules:
+        place = place_of.get(rule.name)
+        if place is None:
+            place, following = following, following + 1
+        if place <= last:
+            return dict(enumerate(rules))
+        placed[place] = rule
+        last = place
+    return placed
 
 
 def _deleted_row(queue_id: int) -> Row:

@@ -14,7 +14,7 @@ from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.keys import ALL_RIGHTS, Right, SharedKey
-from emubus.broker.model.catalog import CATALOG_TABLES, ENTITIES, NAMESPACE, Catalog
+from emubus.broker.model.catalog import CATALOG_TABLES, CATALOG_UPGRADES, ENTITIES, NAMESPACE, Catalog
 from emubus.broker.model.descriptions import (
     AuthorizationRule,
     CorrelationFilter,
@@ -28,6 +28,7 @@ from emubus.broker.model.descriptions import (
 )
 from emubus.broker.rules import FilterError
 from emubus.storage import Durability, open_store
+from emubus.storage.contract import upgrade_rows
 from emubus.storage.memory_store import MemoryStore
 
 from .driving import encoded, read
@@ -77,6 +78,7 @@ async def test_a_data_folder_of_an_older_version_opens(tmp_path: Path) -> None:
         batch.put(ENTITIES, b"ut/subscriptions/s", json.dumps({"id": 3, "description": rows}).encode())
         batch.put(NAMESPACE, b"next_queue_id", b"4")
         batch.put(NAMESPACE, b"store_count", b"16")
+        upgrade_rows(batch, 3, CATALOG_UPGRADES)
         batch.commit()
     store.close()
     broker = open_broker(folder=tmp_path)
