@@ -26,9 +26,10 @@ from .partition.step import (
     PartitionRef,
     ReceiveMode,
 )
-from .stores.outage import Outage, OutageKind
+from .stores.outage import HEALTHY, Outage, OutageKind
 
 __all__ = [
+    "HEALTHY",
     "NO_CUT",
     "PARTITION_SHIFT",
     "SEQUENCE_NUMBER_MAX",

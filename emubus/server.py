@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import gc
 import ipaddress
-import signal
 import ssl
 import sys
 from collections.abc import Callable, Mapping
@@ -41,6 +40,7 @@ from .failpoint import failpoint_hook
 from .listener import Listener
 from .logging import announce_ready
 from .snapshots import Snapshots, finish_restore
+from .stopping import catch_signals, stop_on_signal
 from .storage import Durability, Store, StoreError, no_failpoint, open_store
 from .story.ring import Story
 from .tls import (
@@ -256,7 +256,25 @@ class Server:
                 raise StartError(f"--conditions: {error.description}", EXIT_BAD_CONFIG) from None
 
     def _is_ready(self) -> bool:
-        return self.ready and (self._folder is None or self._folder.is_in_place())
+        """Whether the server answers, its folder is in place, and not all of its stores fail."""
+        if not self.ready or (self._folder is not None and not self._folder.is_in_place()):
+            return False
+        return any(worker.failure is None for worker in self.broker.workers)
+
+    def unconfirmed(self) -> str:
+        """What the disk has not confirmed, if the process ends now, for its last line; on any thread."""
+        workers = () if self._broker is None else self._broker.workers
+        waiting = [str(worker.index) for worker in workers if worker.is_committing]
+        failing = [str(worker.index) for worker in workers if worker.failure is not None]
+        parts = [
+            f"{what} {', '.join(stores)}"
+            for what, stores in (("unconfirmed commits in messaging stores", waiting), ("failing stores", failing))
+            if stores
+        ]
+        return (
+            f"ends without waiting for its disk any longer ({'; '.join(parts) or 'the last writes are unconfirmed'}). "
+            "All that was confirmed to clients is stored; of what was not answered, each batch is stored whole or not."
+        )
 
     def _new_http(self) -> asyncio.Protocol:
         return self._http.protocol() if self._http is not None else NotReady()
@@ -356,6 +374,7 @@ def _open_otlp(endpoint: str, clock: Clock) -> Otlp | None:
 
 def run(config: Config) -> int:
     """Serve until SIGTERM or SIGINT; the process's exit code. Errors at the start are one line on stderr."""
+    catch_signals()
     try:
         uvloop.run(_serve(config))
     except StartError as error:
@@ -367,9 +386,8 @@ def run(config: Config) -> int:
 async def _serve(config: Config) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
     server = Server(config)
+    stop_on_signal(lambda: loop.call_soon_threadsafe(stopping.set), server.unconfirmed)
     await server.start()
     if config.ready_file is not None:
         config.ready_file.unlink(missing_ok=True)  # one of an earlier run says nothing of this one

@@ -79,6 +79,9 @@ A test may block, kill the process or, at the first two, raise: an exception rai
 like a failing disk. At "committed" it is too late, so an exception reaches the caller unchanged.
 """
 
+RECOVERING = "recovering"
+"""The failpoint in `recover()`, on its thread: an exception means that the disk fails still."""
+
 
 def checked_names(tables: Sequence[str]) -> tuple[str, ...]:
     """Return the table names; ValueError for an empty, reserved or duplicate name, or one with white space."""
@@ -113,7 +116,7 @@ class StoreFull(StoreError):  # noqa: N818 - the state of the store
 
 
 class StoreFailed(StoreError):  # noqa: N818
-    """Disk or file failed; the store is reopened before its next use.
+    """Disk or file failed. If the store's `failure` is set, every use of it fails until `recover` has returned.
 
     Out of `Batch.commit`, all of the batch may be stored, or nothing: the last page may have been written without
     confirmation. In other cases nothing is stored. It is never a part.
@@ -261,6 +264,20 @@ class Store(Protocol):
 
     blocking: bool
     """True: commit() waits for a disk, call it off the event loop. False: call it in place."""
+
+    @property
+    def failure(self) -> str | None:
+        """Why the store can't be used: its disk or its file has failed. None if it can."""
+        ...
+
+    def recover(self) -> None:
+        """Make a store with a `failure` usable, as its last commit left it. Blocks; StoreError: it fails still.
+
+        Any thread may call it, while no other method is called. It writes to the file and waits for the disk, so a
+        disk that takes no writes is found out. Nothing may rest on what the file shows before it has returned: after
+        a failed wait for the disk the kernel may show pages that the disk does not have.
+        """
+        ...
 
     @property
     def has_pending(self) -> bool:

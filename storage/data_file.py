@@ -5,6 +5,7 @@ Knows sizes, limits of the disk and the two root pages. Leaves the other pages t
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import struct
@@ -13,6 +14,8 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from .waiting import wait_for_disk
 
 # A disk with less room than this counts as full if a write fails without a reason.
 _NEARLY_FULL_BYTES = 1024 * 1024
@@ -62,6 +65,24 @@ def _parsed_root_page(content: bytes, number: int) -> Root:
         raise ValueError(f"root page {number} is damaged, or the file isn't LMDB's")
     last_page, transaction = _STATE.unpack_from(content, _STATE_AT)
     return Root(transaction, page_bytes, last_page + 1)
+
+
+def rewrite_roots(data_file: Path) -> None:
+    """Make both root pages durable as they are read now. ValueError: not LMDB's file. OSError.
+
+    A root whose write has failed may be on the disk and not in the kernel's cache, or the other way round; and a page
+    whose write has failed counts as written, so that another wait for the disk succeeds and proves nothing. What is
+    written again is waited for again. It has to be done before anything is written into pages that the other root uses.
+    """
+    page_bytes = newest_root(data_file).page_bytes
+    fd = os.open(data_file, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        roots = os.pread(fd, 2 * page_bytes, 0)
+        if os.pwrite(fd, roots, 0) != len(roots):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        wait_for_disk(fd)
+    finally:
+        os.close(fd)
 
 
 def has_all_pages(data_file: Path, root: Root) -> bool:

@@ -8,6 +8,7 @@ disk. LMDB runs without its lock file, so this file keeps readers and the writer
 * read transactions are begun by the owner, never while a commit runs (begin() opens the one that views
   share);
 * begin() ends every read transaction, so that none lives while the batch after the next reuses its pages;
+* `recover` runs on one other thread, while the owner is refused;
 * the map is moved (grown, or remapped to release pages) only while no transaction is open.
 
 The store owns the environment, the folder lock, its read transactions and its batch.
@@ -35,6 +36,7 @@ from .contract import (
     MAP_SLACK_BYTES,
     META_TABLE,
     PAGES_KEPT_BYTES_MAX,
+    RECOVERING,
     BatchState,
     Durability,
     StoreError,
@@ -46,7 +48,7 @@ from .contract import (
     no_failpoint,
     upgrade_rows,
 )
-from .data_file import Place, is_full, place_of
+from .data_file import Place, is_full, place_of, rewrite_roots
 from .folder import FolderLock, file_mode, keep_private, make_folder, sync_folders
 from .lmdb_handles import LmdbBatch, LmdbView, SharedReader
 from .lmdb_reading import (
@@ -97,7 +99,7 @@ class LmdbStore(StoreWithoutJournal):
         independent of the backlog.
         """
         self.path = path
-        self._synced = synced  # until it is open: a reopened file may hold a commit that has failed
+        self._synced = synced  # all that the file shows is on the disk
         self._create = create  # until the file exists: a file that is lost later is not made again
         self._file: Place | None = None  # once it was opened
         # Without fsync a commit is a copy into the page cache, cheaper than a switch to another thread and back.
@@ -113,6 +115,7 @@ class LmdbStore(StoreWithoutJournal):
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
         self._commit_count = 0  # written by the committing thread; a reader has the count of its state
         self._broken = False  # a commit failed: the environment is reopened before its next use
+        self._failure: str | None = None  # why it can't be used before `recover`; set by the thread that commits
         self._mapped_bytes = 0  # size of the map
         self._used_bytes_max = 0  # upper bound of the bytes in use within the map
         self._map_bytes_wanted = 0  # a batch didn't fit the map: the size from the next begin() on
@@ -132,6 +135,29 @@ class LmdbStore(StoreWithoutJournal):
             raise
 
     # --- the contract --------------------------------------------------------------------------------------
+
+    @property
+    def failure(self) -> str | None:
+        """See `contract.Store.failure`."""
+        return self._failure
+
+    def recover(self) -> None:
+        """Open it again after a failure; see `contract.Store.recover`."""
+        if self._failure is None or self._closed:
+            return
+        self._broken = True
+        self._end_readers()
+        self._close_env()
+        try:
+            self._failpoint(RECOVERING)
+            self.refuse_other_file()
+            if self._durability is Durability.FULL:
+                self._rewrite_roots()
+            self._open()
+        except Exception as error:
+            raise self.store_error("can't open it again", error) from error
+        self._broken = False
+        self._failure = None
 
     def begin(self, expected_bytes: int) -> LmdbBatch[_Transaction]:
         """Begin the one batch; see `contract.Store.begin`."""
@@ -160,7 +186,8 @@ class LmdbStore(StoreWithoutJournal):
         if self._touched_bytes >= PAGES_KEPT_BYTES_MAX and self._is_idle() and self._must_release():
             self._end_readers()
             self._remap(self._usable(), self._mapped_bytes)
-        if self._readers and self._readers[-1].commit_count == self._commit_count and not self._broken:
+        has_reader = self._readers and self._readers[-1].commit_count == self._commit_count
+        if has_reader and not self._broken and self._failure is None:
             return LmdbView(self, self._readers[-1])
         env = self._usable()  # no commit runs: while one does, the reader of begin() is used
         try:
@@ -291,11 +318,33 @@ class LmdbStore(StoreWithoutJournal):
         except BaseException as error:
             with contextlib.suppress(lmdb.Error):
                 txn.abort()
-            failure = self.store_error("commit failed", error) if isinstance(error, Exception) else error
+            failure = self._commit_error(error) if isinstance(error, Exception) else error
             self._broken = True  # last: from now on the owner may close the environment
             raise failure from error
         self._commit_count += 1
         self._failpoint("committed")
+
+    def _commit_error(self, error: Exception) -> StoreError:
+        """Return the StoreError for a commit that failed. Its moment decides: a root may have come to the disk."""
+        failure = self.store_error("commit failed", error)
+        if isinstance(failure, StoreFull) and self._root_was_written():
+            failure = StoreFailed(self.path, f"commit failed: {error}")
+        if isinstance(failure, StoreFailed):
+            self.fail(failure)
+        return failure
+
+    def _root_was_written(self) -> bool:
+        """Whether the failed commit came to the write of its root: LMDB then refuses the environment (MDB_PANIC)."""
+        try:
+            if self._env is not None:
+                self._env.begin().abort()
+        except lmdb.PanicError:
+            return True
+        return False
+
+    def fail(self, error: StoreFailed) -> None:
+        """From now on every use fails until `recover`."""
+        self._failure = error.reason
 
     def refuse_other_file(self) -> None:
         """StoreFailed if the file was deleted or replaced since it was opened."""
@@ -325,11 +374,17 @@ class LmdbStore(StoreWithoutJournal):
         """Return the environment; reopen it if `reopen`, or if a commit has failed: LMDB may then be unusable."""
         if self._closed:
             raise StoreError(self.path, "is closed")
+        if self._failure is not None:
+            raise StoreFailed(self.path, self._failure)
         if reopen or self._broken or self._env is None:
             self._broken = True  # until it is open
             self._end_readers()
             self._close_env()
-            self._open()
+            try:
+                self._open()
+            except StoreFailed as error:
+                self.fail(error)
+                raise
             self._broken = False
         assert self._env is not None
         return self._env
@@ -342,6 +397,9 @@ class LmdbStore(StoreWithoutJournal):
             check_place(self.path, self._file)
             check_file(self.path)
         try:
+            if full and not is_new and not self._synced:
+                # An earlier run with `process` may have left data to the kernel, a killed one a root that failed.
+                self._rewrite_roots()
             self._env = lmdb.open(
                 str(self.path),
                 map_size=min(MAP_BYTES_START, self._map_bytes_max),  # LMDB maps a larger file whole
@@ -356,11 +414,11 @@ class LmdbStore(StoreWithoutJournal):
             self._page_bytes = self._env.stat()["psize"]
             self._mapped_bytes = self._used_bytes_max = self._env.info()["map_size"]  # so that the next begin() looks
             self._dbs = _open_tables(self._env, self.path, self._tables, is_new)
-            if full and not self._synced:
-                self._env.sync(True)  # data that an earlier run with `process` may have left to the kernel
             if is_new:
+                if full:
+                    self._env.sync(True)
                 keep_private(data_file)
-            self._create, self._file, self._synced = False, place_of(data_file), False
+            self._create, self._file, self._synced = False, place_of(data_file), True
         except (lmdb.Error, OSError) as error:
             if is_new:  # a partial file would be refused at every start
                 data_file.unlink(missing_ok=True)
@@ -368,6 +426,12 @@ class LmdbStore(StoreWithoutJournal):
         if full and is_new:
             sync_folders(self.path, self._unsynced)
         self._touched_bytes = 0
+
+    def _rewrite_roots(self) -> None:
+        try:
+            rewrite_roots(self.path / DATA_FILE)
+        except ValueError as error:
+            raise StoreFailed(self.path, f"{DATA_FILE} can't be opened: {error}") from None
 
     def _make_room(self, env: lmdb.Environment, expected_bytes: int) -> None:
         """Grow the map if the batch might not fit, or remap it if too much of it is resident.

@@ -18,6 +18,7 @@ from sortedcontainers import SortedDict
 
 from .contract import (
     KEY_BYTES_MAX,
+    RECOVERING,
     BatchState,
     Closing,
     Durability,
@@ -49,12 +50,26 @@ class MemoryStore(StoreWithoutJournal):
         self._batch: MemoryBatch | None = None
         self._epoch = 0  # counts begin(): a view of an earlier epoch is over
         self._closed = False
+        self._failure: str | None = None  # of a failpoint that plays a disk
         self._copying = False
+
+    @property
+    def failure(self) -> str | None:
+        """See `contract.Store.failure`."""
+        return self._failure
+
+    def recover(self) -> None:
+        """See `contract.Store.recover`; what a commit that failed has left is what it was before."""
+        try:
+            self._failpoint(RECOVERING)
+        except Exception as error:
+            raise StoreFailed(None, f"can't open it again: {error}") from error
+        self._failure = None
 
     def begin(self, expected_bytes: int) -> MemoryBatch:
         """Begin the one batch; see `contract.Store.begin`."""
         del expected_bytes  # memory has no map to grow
-        self._refuse_closed()
+        self._refuse_unusable()
         if self._batch is not None and self._batch.state is not BatchState.OVER:
             raise StoreError(None, f"a batch is {self._batch.state}; one at a time")
         if self._copying:
@@ -66,12 +81,12 @@ class MemoryStore(StoreWithoutJournal):
 
     def view(self) -> MemoryView:
         """A view of the committed state; see `contract.Store.view`."""
-        self._refuse_closed()
+        self._refuse_unusable()
         return MemoryView(self, self._epoch, self._base, self._committed)
 
     def copy_to(self, path: Path) -> Callable[[], None]:
         """Prepare a copy of the committed state; see `contract.Store.copy_to`."""
-        self._refuse_closed()
+        self._refuse_unusable()
         if self._copying or (self._batch is not None and self._batch.state is not BatchState.OVER):
             raise StoreError(None, "can't be copied while a batch is open or another copy is made")
         self._copying = True
@@ -98,14 +113,20 @@ class MemoryStore(StoreWithoutJournal):
 
     def refuse_stale(self, epoch: int) -> None:
         """Raise StoreError for a view that a later begin() or close() has ended."""
-        self._refuse_closed()
+        self._refuse_unusable()
         if epoch != self._epoch:
             raise StoreError(None, "this view ended when the next batch began; take a new one")
 
     def finish(self, layer: _Layer) -> None:
         """Commit a batch's layer (called by MemoryBatch)."""
-        self._failpoint("batch-applied")
-        self._failpoint("commit-started")
+        try:
+            self._failpoint("batch-applied")
+            self._failpoint("commit-started")
+        except StoreError:
+            raise
+        except Exception as error:
+            self._failure = f"commit failed: {error}"
+            raise StoreFailed(None, self._failure) from error
         self._committed = layer
 
     def committed(self) -> None:
@@ -122,9 +143,11 @@ class MemoryStore(StoreWithoutJournal):
                 else:
                     rows[key] = value
 
-    def _refuse_closed(self) -> None:
+    def _refuse_unusable(self) -> None:
         if self._closed:
             raise StoreError(None, "is closed")
+        if self._failure is not None:
+            raise StoreFailed(None, self._failure)
 
 
 class MemoryView(Closing):
@@ -219,12 +242,7 @@ class MemoryBatch(Closing):
         self._refuse_over()
         self.state = BatchState.COMMITTING
         try:
-            try:
-                self._store.finish(self._layer)
-            except StoreError:
-                raise
-            except Exception as error:
-                raise StoreFailed(None, f"commit failed: {error}") from error
+            self._store.finish(self._layer)
             self._store.committed()
         finally:
             self.state = BatchState.OVER

@@ -14,6 +14,8 @@ async def check_partitions(broker: Broker) -> None:
     if broker.away is not None:
         return
     for worker in broker.workers:
+        if worker.failure is not None:  # its store can't be read
+            continue
         async with worker.idle_lock:
             with worker.view() as view:
                 for queue_id in list(worker._open.by_queue_id):

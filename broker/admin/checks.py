@@ -91,18 +91,12 @@ class Checks:
                 _refuse_above(routing.filter_count(kind) - before + after, count_max, name, limits.profile)
 
     def all_stores_work(self) -> None:
-        """Raise BrokerError unless all stores work: a change must reach every partition (P17).
-
-        After a failed commit the store gets a probe, so that a later attempt succeeds once it works again.
-        """
+        """Raise BrokerError unless all stores work: a change must reach every partition (P17)."""
         if self._namespace.away is not None:
             raise self._namespace.away
         for worker in self._namespace.workers:
-            if worker.outage is not None:
-                raise service_errors.store_unavailable(worker.index, f"it is {worker.outage.kind.value}")
-            if worker.fault is not None:
-                worker.probe()
-                raise service_errors.store_unavailable(worker.index, worker.fault)
+            if worker.trouble is not None:
+                raise service_errors.store_unavailable(worker.index, worker.trouble)
 
 
 def _refuse_above(count: int, count_max: int | None, what: str, profile: Profile) -> None:

@@ -29,11 +29,10 @@ from ..partition.records import (
 )
 from ..partition.step import Counted
 from ..stores.commit_stats import Histogram
-from ..stores.outage import Outage
+from ..stores.outage import HEALTHY, Outage
+from ..stores.recovery import Failure
 from ..stores.worker import Worker
 
-HEALTHY: Final = "available"
-"""The health of a messaging store without an outage."""
 HOME_NAMES: Final = tuple(home.name.lower().replace("_", "-") for home in HOMES)
 
 ALL_STATES_MAX = 1 << 24
@@ -53,20 +52,22 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class MessagingStoreReport:
-    """A messaging store: its current outage, its commits since the start with their durations (microseconds) and their
-    numbers of requests."""
+    """A messaging store: its health (HEALTHY or a kind of outage), its current outage or failure, its commits since the
+    start with their durations (microseconds) and their numbers of requests."""
 
     store: int
+    health: str
     outage: Outage | None
+    failure: Failure | None
     is_available: bool
     failed_commit_count: int
     commit_us: Distribution
     commands: Distribution
 
     @property
-    def health(self) -> str:
-        """Return "available" or the kind of the outage."""
-        return HEALTHY if self.outage is None else self.outage.kind.value
+    def is_out(self) -> bool:
+        """Whether it has an outage or a failure."""
+        return self.health != HEALTHY
 
     @property
     def commit_count(self) -> int:
@@ -134,7 +135,9 @@ def store(namespace: Namespace, index: int) -> MessagingStoreReport:
     commit_stats = worker.commit_stats
     return MessagingStoreReport(
         worker.index,
+        worker.health,
         worker.outage,
+        worker.failure,
         worker.available,
         commit_stats.failures,
         _distribution(commit_stats.latency_us),

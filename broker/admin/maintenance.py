@@ -118,8 +118,8 @@ class Maintenance:
         """
         namespace = self._namespace
         for worker in namespace.workers:
-            if worker.outage is not None:
-                raise service_errors.store_unavailable(worker.index, f"it is {worker.outage.kind.value}")
+            if worker.trouble is not None:
+                raise service_errors.store_unavailable(worker.index, worker.trouble)
         loop = asyncio.get_running_loop()
         async with AsyncExitStack() as turns:
             for worker in namespace.workers:

@@ -34,7 +34,7 @@ from ..partition.records import (
     session_number_key,
 )
 from ..partition.requests import Peek
-from .figures import HEALTHY, HOME_NAMES
+from .figures import HOME_NAMES
 
 SESSION_MESSAGES_MAX = 10_000
 SHOWN_HOMES = tuple(home for home in HOMES if home not in OUTBOXES)
@@ -162,8 +162,7 @@ class Overview:
 
     def _partition(self, handle: PartitionHandle) -> PartitionReport:
         worker = handle.worker
-        health = HEALTHY if worker.outage is None else worker.outage.kind.value
-        away = PartitionReport(handle.index, worker.index, health, *(None,) * 6)
+        away = PartitionReport(handle.index, worker.index, worker.health, *(None,) * 6)
         if not worker.available:
             return away
         base = handle.index << PARTITION_SHIFT if handle.partitioned else 0
@@ -176,7 +175,7 @@ class Overview:
         return PartitionReport(
             handle.index,
             worker.index,
-            health,
+            worker.health,
             dict(zip(HOME_NAMES, counters.messages, strict=True)),
             counters.bytes_used,
             0 if partition is None else partition.locked_count(),
@@ -265,7 +264,7 @@ class Overview:
         """Return the state of a session, None if it has none. BrokerError (server-busy: store down), StoreError."""
         handle = entity.partitions[entity.partition_index_of_session(session_id)]
         if not handle.worker.available:
-            raise service_errors.store_unavailable(handle.worker.index, "it is down")
+            raise service_errors.store_unavailable(handle.worker.index, handle.worker.trouble or "")
         with handle.worker.view() as view:
             return view.get(SESSION_STATE, session_number_key(handle.queue_id, session_number(session_id)))
 

@@ -72,7 +72,7 @@ class Namespace:
         self.transactions = Transactions(self.clock, self.limits.messages_per_transaction_max)
         shared = self.clock, self._committer, self._pace
         self.workers = [
-            Worker(index, store, *shared, self._resolver(index), self._failpoint, self._observer)
+            Worker(index, store, *shared, *self._partitions_of_store(index), self._failpoint, self._observer)
             for index, store in enumerate(stores)
         ]
         for worker in self.workers if self._delays is not None else ():
@@ -280,16 +280,7 @@ class Namespace:
 
     def end_outage(self, store_index: int) -> None:
         """End the outage of a store and announce the messages in it."""
-        worker = self.workers[store_index]
-        worker.end_outage()
-        for entity in self.entities():
-            for handle in entity.partitions:
-                if handle.worker is worker:
-                    for sub_queue in SubQueue:
-                        handle.announce(sub_queue)
-                    handle.announce_session(None)
-                    if worker.has_outgoing(handle.queue_id):
-                        handle.announce_outbox(None)
+        self.workers[store_index].end_outage()
 
     # ---- what is late on purpose
 
@@ -376,8 +367,14 @@ class Namespace:
         """Return the store index of an unpartitioned entity: a stable hash of its top-level path."""
         return zlib.crc32(entity_key(name).encode()) % len(self.workers)
 
-    def _resolver(self, store_index: int) -> Callable[[int], PartitionHandle | None]:
-        return lambda queue_id: self._handles.get((queue_id, store_index))
+    def _partitions_of_store(
+        self, store_index: int
+    ) -> tuple[Callable[[int], PartitionHandle | None], Callable[[], list[PartitionHandle]]]:
+        """Return what finds the partition of a queue in a store, and what finds all partitions there."""
+        return (
+            lambda queue_id: self._handles.get((queue_id, store_index)),
+            lambda: [handle for (_, index), handle in self._handles.items() if index == store_index],
+        )
 
 
 def message_bounds(limits: Limits) -> MessageBounds:

@@ -8,9 +8,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from ...storage import StoreFailed, StoreFull
 from ..clock import Clock
+
+HEALTHY: Final = "available"
+"""The health of a store without outage and failure; otherwise it is the kind of the outage, a real one included."""
 
 
 class OutageKind(StrEnum):

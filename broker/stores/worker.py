@@ -20,7 +20,7 @@ from ..clock import Clock
 from ..errors import BrokerError, Condition
 from ..partition.partition import Partition
 from ..partition.records import DUE, OUTBOXES, STATE, STATE_KEY, Counters, Home
-from ..partition.requests import DeleteRows, ExpireLocks, Request, Reserve, must_be_retried
+from ..partition.requests import DeleteRows, ExpireLocks, Request, must_be_retried
 from ..partition.step import Delays, NoObserver, Observer, PartitionRef, Step
 from .batches import BATCH_BYTES_MAX, Submitted, can_split, halves, next_batch, split_receives
 from .commit_stats import CommitStats
@@ -28,8 +28,9 @@ from .committer import Committer
 from .first_rows import first_rows
 from .message_counts import MessageCounts
 from .open_partitions import OpenPartitions
-from .outage import Outage, OutageKind
+from .outage import HEALTHY, Outage, OutageKind
 from .pace import Pace
+from .recovery import Failure, Recovery
 from .timers import StoreTimers
 
 BATCH_REQUESTS_MAX = 1000  # limits how long a batch blocks the event loop
@@ -41,9 +42,9 @@ log = structlog.get_logger(__name__)
 class Worker:
     """Drives the partitions of `store`; `index` is the number of the messaging store.
 
-    `resolve(queue_id)` returns a queue's partition in this store, None for a deleted queue. `committer` commits for
-    stores that block; it and `pace` are those of all workers. `failpoint(name)` marks a step of the commit for tests.
-    `observer` learns what happens to messages.
+    `resolve(queue_id)` returns a queue's partition in this store, None for a deleted queue; `partitions()` returns all
+    of them. `committer` commits for stores that block; it and `pace` are those of all workers. `failpoint(name)` marks
+    a step of the commit for tests. `observer` learns what happens to messages.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Worker:
         committer: Committer,
         pace: Pace,
         resolve: Callable[[int], PartitionRef | None],
+        partitions: Callable[[], Iterable[PartitionRef]],
         failpoint: Callable[[str], None],
         observer: Observer | None = None,
     ) -> None:
@@ -63,6 +65,7 @@ class Worker:
         self._committer = committer
         self._pace = pace
         self._resolve = resolve
+        self._partitions = partitions
         self._failpoint = failpoint
         self._observer = observer or NoObserver()
         self._open = OpenPartitions()
@@ -79,7 +82,9 @@ class Worker:
         self._flush_failed = False  # since the task woke last
         self._committing = False  # if a commit fails now, its outcome is unknown
         self.outage: Outage | None = None
-        self.fault: str | None = None  # the error of the last commit, None if it succeeded
+        self._recovery = Recovery(
+            clock, "messaging store", store.recover, self._recovered, waits=store.blocking, store=index
+        )
         self.delays: Delays | None = None
         """What is late on purpose."""
 
@@ -105,6 +110,7 @@ class Worker:
         self._wake.set()
         if self._task is not None:
             await asyncio.wait([self._task])
+        await self._recovery.stop()
         self._timers.stop()
         self._open.close()
         self._store.close()
@@ -113,15 +119,39 @@ class Worker:
     @property
     def available(self) -> bool:
         """Whether the store accepts requests."""
-        return self.outage is None or not self.outage.is_down
+        return self._recovery.failure is None and (self.outage is None or not self.outage.is_down)
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why the store fails without an outage; it is tried again until it works."""
+        return self._recovery.failure
+
+    @property
+    def health(self) -> str:
+        """HEALTHY, the kind of the outage, or that of one that its disk makes."""
+        if self.outage is not None:
+            return self.outage.kind.value
+        return HEALTHY if self._recovery.failure is None else OutageKind.FAILING.value
+
+    @property
+    def is_committing(self) -> bool:
+        """Whether a commit waits for the disk; any thread may ask."""
+        return self._committing and self.idle_lock.locked()
+
+    @property
+    def trouble(self) -> str | None:
+        """Why requests may be refused, as the end of a sentence: an outage of any kind, or a failure."""
+        if self.outage is not None:
+            return f"it is {self.outage.kind.value}"
+        return None if self._recovery.failure is None else self._recovery.failure.cause
 
     def submit(self, ref: PartitionRef, request: Request) -> None:
-        """Add `request` to the inbox; while the store is down, fail it or keep it for a retry."""
-        if self.outage is not None and self.outage.is_down:
+        """Add `request` to the inbox; while the store is down or fails, fail it or keep it for a retry."""
+        if not self.available:
             if must_be_retried(request):
                 self._to_retry.append((ref, request))
                 return
-            error = service_errors.store_unavailable(self.index, "it is down")
+            error = service_errors.store_unavailable(self.index, self.trouble or "")
             asyncio.get_running_loop().call_soon(request.fail, error)
             return
         self._inbox.append((ref, request))
@@ -145,28 +175,20 @@ class Worker:
             if self.has_outgoing(ref.queue_id):
                 ref.announce_outbox(None)
 
-    def probe(self) -> None:
-        """Submit a request that only commits; afterwards `fault` shows whether the store works."""
-        for ref in list(self._open.refs.values())[:1]:
-            if not self._stopping:
-                self.submit(ref, Reserve(0, lambda _: None))
-
     def begin_outage(self, outage: Outage) -> None:
         """Simulate `outage` until `end_outage`; if the store goes down, fail the requests in the inbox."""
         self.outage = outage
         if outage.is_down:
-            requests, self._inbox = self._inbox, []
-            self._answer(requests, service_errors.store_unavailable(self.index, "it is down"))
+            self._refuse_inbox()
 
     def end_outage(self) -> None:
         """End the outage and continue a delayed commit; a worker that `_ended` stays down until the next start."""
         if self.outage is None or (self._task is not None and self._task.done()):
             return
         self.outage = None
-        self.fault = None
         if self._outage_gate is not None and not self._outage_gate.done():
             self._outage_gate.set_result(None)
-        self._resume(self._open.refs.values())
+        self._resume(self._partitions())
 
     def copy_to(self, folder: Path) -> Callable[[], None]:
         """Prepare a copy of the store (see `storage.Store.copy_to`); the caller holds `idle_lock`."""
@@ -220,10 +242,12 @@ class Worker:
 
     async def _run(self) -> None:
         while True:
-            if not self._inbox and not self._timers.is_due:
+            is_failing = self._recovery.failure is not None  # then `_recovered` wakes it
+            if is_failing or (not self._inbox and not self._timers.is_due):
                 if self._stopping:
                     return
-                if self._store.wants_flush and self.outage is None and not self._flush_failed:
+                may_flush = self.outage is None and not self._flush_failed and not is_failing
+                if may_flush and self._store.wants_flush:
                     await self._flush_for_room()
                     continue
                 self._wake.clear()
@@ -245,7 +269,8 @@ class Worker:
         except StoreError as error:  # the next batch tries again
             self._flush_failed = True
             self._clock.call_after(RETRY_AFTER_MS, self._wake.set)
-            log.error("flush failed", store=self.index, cause=str(error))
+            if not self._fails():
+                log.error("flush failed", store=self.index, cause=str(error))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """After an error of this module: take the store down, so that its requests are refused instead of waiting."""
@@ -263,6 +288,7 @@ class Worker:
                 requests = [*requests, *self._timers.due_requests(self._store, self._resolve)]
                 self._timers.arm()  # even if no row is due
         except StoreError as error:
+            self._begin_to_fail(str(error))  # also if only these rows can't be read: the store can't keep its time
             self._refuse(requests, error)
             return
         for part in split_receives(requests):
@@ -277,6 +303,9 @@ class Worker:
         while requests or self._timers.orphans:
             count = len(requests)
             self._committing = False
+            if not self.available:  # it began to fail with the batch before
+                self._answer(requests, service_errors.store_unavailable(self.index, self.trouble or ""))
+                return
             try:
                 count, expected_bytes = next_batch(requests)
                 await self._pace.wait(requests[:count], expected_bytes)
@@ -285,7 +314,7 @@ class Worker:
                 if isinstance(error, StoreFull) and error.grows:
                     self._roll_back(requests[:count])
                     continue  # the store grows at the next batch
-                if isinstance(error, StoreFull) and can_split(requests[:count]):
+                if self._may_fit_in_parts(error) and can_split(requests[:count]):
                     await self._retry_in_halves(requests[:count], error)
                 else:
                     self._refuse(requests[:count], error)
@@ -300,6 +329,10 @@ class Worker:
                     self._fail(requests[:count], failure, is_unknown=self._committing)
                 done_count = count
             requests = requests[done_count:]
+
+    def _may_fit_in_parts(self, error: StoreError) -> bool:
+        """Whether a part of the batch may succeed: there was no room for all, or a row of one request can't be read."""
+        return isinstance(error, StoreFull) or (self._store.failure is None and not self._committing)
 
     async def _retry_in_halves(self, requests: list[Submitted], error: Exception) -> None:
         log.warning("batch retried in halves", store=self.index, cause=str(error), requests=len(requests))
@@ -361,7 +394,6 @@ class Worker:
             await self._committer.commit(batch)
         else:
             batch.commit()
-        self.fault = None
         self.commit_stats.committed(request_count, self._clock.stopwatch_us() - began_us)
 
     def _apply(self, requests: Sequence[Submitted], now: int, batch: Batch, step: Step) -> tuple[int, bool]:
@@ -393,14 +425,28 @@ class Worker:
     def _refuse(self, requests: Sequence[Submitted], error: StoreError) -> None:
         """Fail a batch that the store refused: nothing of it is stored, or its outcome is unknown."""
         self.commit_stats.failed()
-        log.error("commit failed", store=self.index, cause=str(error), requests=len(requests))
-        if not isinstance(error, StoreFull):
-            if self.fault is None:
-                self._clock.call_at(self._clock.now_ms() + RETRY_AFTER_MS, self.probe)
-            self.fault = str(error)
+        if not self._fails():
+            log.error("commit failed", store=self.index, cause=str(error), requests=len(requests))
         is_unknown = self._committing and not isinstance(error, StoreFull)
         refusal = service_errors.outcome_unknown if is_unknown else service_errors.store_unavailable
         self._fail(requests, refusal(self.index, str(error)), is_unknown=is_unknown)
+
+    def _fails(self) -> bool:
+        """Whether the store has a failure; then it is refused and tried again until it works."""
+        if self._store.failure is not None:
+            self._begin_to_fail(self._store.failure)
+        return self._recovery.failure is not None
+
+    def _begin_to_fail(self, cause: str) -> None:
+        self._recovery.fail(cause)
+        self._refuse_inbox()
+
+    def _recovered(self) -> None:
+        self._resume(self._partitions())
+
+    def _refuse_inbox(self) -> None:
+        requests, self._inbox = self._inbox, []
+        self._answer(requests, service_errors.store_unavailable(self.index, self.trouble or ""))
 
     def _fail(self, requests: Sequence[Submitted], error: BrokerError, *, is_unknown: bool) -> None:
         """After a failed batch: undo it in memory, report the error to the callers, later announce its messages again.
@@ -443,10 +489,11 @@ class Worker:
     def _resume(self, refs: Iterable[PartitionRef]) -> None:
         """Retry kept requests, read `due` again, and announce the messages of these partitions."""
         self._timers.read_again()
-        if self.available:
-            again, self._to_retry = self._to_retry, []
-            self._inbox[:0] = (each for each in again if self._resolve(each[0].queue_id) is not None)
         self._wake.set()
+        if not self.available:
+            return  # its end does all this
+        again, self._to_retry = self._to_retry, []
+        self._inbox[:0] = (each for each in again if self._resolve(each[0].queue_id) is not None)
         self._timers.watch_locks(self._open.by_queue_id)  # some may have ended during the outage
         self._timers.arm()
         self.announce(refs)

@@ -22,6 +22,7 @@ from ..contract import (
     BatchState,
     Durability,
     StoreError,
+    StoreFailed,
     StoreFull,
     View,
     no_failpoint,
@@ -80,6 +81,15 @@ class JournaledStore:
         self.moment = object()  # another one for each batch
 
     # --- the contract --------------------------------------------------------------------------------------
+
+    @property
+    def failure(self) -> str | None:
+        """See `contract.Store.failure`."""
+        return self._file.failure
+
+    def recover(self) -> None:
+        """See `contract.Store.recover`; the pending rows stay, the next batch looks which of them the file has."""
+        self._file.recover()
 
     @property
     def has_pending(self) -> bool:
@@ -162,7 +172,10 @@ class JournaledStore:
             self.failpoint("commit-started")
             self._file.refuse_other_file()
         except Exception as error:
-            raise self._file.store_error("commit failed", error) from error
+            failure = self._file.store_error("commit failed", error)
+            if isinstance(failure, StoreFailed):
+                self._file.fail(failure)
+            raise failure from error
 
     def end_commit(self, layer: RowLayer) -> None:
         """The rows of `layer` are durable in the journal."""
@@ -174,7 +187,8 @@ class JournaledStore:
         if isinstance(error, JournalFull):
             self._file_is_next = True
             return StoreFull(self.path, "commit failed: the journal has no room for the batch", grows=True)
-        return self._file.store_error("commit failed", error)
+        # Whatever the error says, no room included: the group may have come to the disk.
+        return StoreFailed(self.path, f"commit failed: the journal's disk failed ({error})")
 
     # --- inside ----------------------------------------------------------------------------------------
 

@@ -8,11 +8,11 @@ GIL, so that its thread does not wait for the event loop, nor the loop for it.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-import sys
 from collections.abc import Sequence
 from typing import Final, Protocol
+
+from ..waiting import wait_for_disk
 
 WRITES_MAX: Final = 2
 """Writes at a time: the record of a lap, and a group."""
@@ -113,14 +113,7 @@ def write_all(fd: int, writes: Writes) -> Written:
         except OSError as error:
             return number, -(error.errno or errno.EIO)
         try:
-            _wait_for_disk(fd)
+            wait_for_disk(fd)
         except OSError as error:
             return number, error.errno or errno.EIO
     return len(writes), 0
-
-
-def _wait_for_disk(fd: int) -> None:
-    if sys.platform == "darwin":
-        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # its fsync leaves data in the drive's cache; LMDB does the same
-    else:
-        os.fdatasync(fd)

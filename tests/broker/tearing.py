@@ -126,6 +126,13 @@ class LossyStore(StoreWithoutJournal):
     def view(self) -> View:
         return self._store.view()
 
+    @property
+    def failure(self) -> str | None:
+        return self._store.failure
+
+    def recover(self) -> None:
+        self._store.recover()
+
     def copy_to(self, path: Path) -> Callable[[], None]:
         return self._store.copy_to(path)
 

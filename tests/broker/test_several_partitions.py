@@ -107,6 +107,13 @@ class Unconfirmed(StoreWithoutJournal):
     def view(self) -> View:
         return self._store.view()
 
+    @property
+    def failure(self) -> str | None:
+        return self._store.failure
+
+    def recover(self) -> None:
+        self._store.recover()
+
     def copy_to(self, path: Path) -> Any:
         return self._store.copy_to(path)
 

@@ -24,6 +24,7 @@ from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.message.builder import envelope
 from emubus.broker.model.descriptions import SubscriptionDescription
+from emubus.broker.partition.requests import Reserve
 
 from ..rounds import rounds
 from .driving import encoded
@@ -163,7 +164,7 @@ async def handle_all(broker: Broker, path: str) -> None:
     if getattr(description, "forward_to", None) is None:
         if entity.requires_session:
             await broker.message_sessions(path, None)
-            entity.partitions[0].worker.probe()
+            entity.partitions[0].worker.submit(entity.partitions[0], Reserve(0, lambda _: None))
         else:
             receiver = Receiver(broker, path)
             for outcome in (Abandon({"a": 1}), DeadLetter("reason", "text")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
@@ -325,8 +326,45 @@ def test_a_commit_that_fails_stores_nothing_and_the_store_goes_on(
         with pytest.raises(kind) as raised:
             batch.commit()
         assert str(cause) in str(raised.value)
+        if kind is StoreFailed:
+            refused_until_it_recovers(store, str(cause))
         assert everything(store) == [(b"a", b"1")]
     armed = False
+    write(store, {b"c": b"3"})
+    assert everything(store) == [(b"a", b"1"), (b"c", b"3")]
+
+
+def refused_until_it_recovers(store: Store, cause: str) -> None:
+    assert cause in (store.failure or "")
+    with pytest.raises(StoreFailed, match=re.escape(cause)):
+        store.begin(10)
+    with pytest.raises(StoreFailed, match=re.escape(cause)):
+        store.view()
+    store.recover()
+    assert store.failure is None
+
+
+def test_a_disk_that_fails_still_keeps_a_store_from_recovering(open_any: OpenStore) -> None:
+    works = True
+
+    def disk(name: str) -> None:
+        if not works and name != "committed":
+            raise OSError(errno.EIO, f"Input/output error at {name}")
+
+    store = open_any(disk)
+    write(store, {b"a": b"1"})
+    works = False
+    with pytest.raises(StoreFailed):
+        write(store, {b"b": b"2"})
+    for _ in range(2):
+        with pytest.raises(StoreFailed, match=r"can't open it again: .*Input/output error at recovering"):
+            store.recover()
+        with pytest.raises(StoreFailed):
+            store.view()
+    works = True
+    store.recover()
+    assert everything(store) == [(b"a", b"1")]
+    store.recover()  # nothing to do
     write(store, {b"c": b"3"})
     assert everything(store) == [(b"a", b"1"), (b"c", b"3")]
 

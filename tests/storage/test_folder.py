@@ -161,13 +161,15 @@ def test_a_store_whose_file_is_deleted_or_exchanged_takes_no_batch_until_the_fil
             StoreFailed, match=r"data\.mdb was deleted while the store was open; bring it back or restart"
         ):
             batch.commit()
-    with pytest.raises(StoreFailed, match="was deleted while the store was open"):
-        store.begin(1)
+    for use in (store.recover, store.view, lambda: store.begin(1)):
+        with pytest.raises(StoreFailed, match="was deleted while the store was open"):
+            use()
     (tmp_path / "other").rename(tmp_path / "store")
     with pytest.raises(StoreFailed, match="was replaced while the store was open"):
-        store.begin(1)
+        store.recover()
     (tmp_path / "store").rename(tmp_path / "other")
     (tmp_path / "away").rename(tmp_path / "store")
+    store.recover()
     with store.begin(1) as batch:
         batch.put("rows", b"kept", b"1")
         batch.commit()

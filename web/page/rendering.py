@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from xml.parsers.expat import ExpatError
 
-from ...broker.admin.figures import HEALTHY
 from ...broker.admin.overview import PartitionReport, Seen
+from ...broker.api import HEALTHY
 from ...broker.model.durations import format_duration
 from ...codec.types import Described
 from ..control.message_json import BodyJson, MessageJson, message_json

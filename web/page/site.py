@@ -130,7 +130,7 @@ class Site:
             "view": "",
             "live_path": "",  # the address for live updates, if not the page's own
             "store_count": len(stores),
-            "stores_out": [each for each in stores if each.outage is not None],
+            "stores_out": [each for each in stores if each.is_out],
             **values,
         }
         assert self._environment is not None

@@ -32,7 +32,8 @@ class Changes:
     def _is_quiet(self) -> bool:
         run = self._run
         is_troubled = any(
-            run.world.is_troubled(store) or run.world.broker.workers[store].fault is not None for store in range(STORES)
+            run.world.is_troubled(store) or run.world.broker.workers[store].failure is not None
+            for store in range(STORES)
         )
         is_sure = run.model.calm and not any(item.doubts for item in run.model.all())
         return is_sure and not is_troubled and not run.world.is_slow() and not run.world.is_busy()

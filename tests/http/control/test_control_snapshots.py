@@ -394,7 +394,8 @@ def test_a_data_folder_that_is_taken_away_makes_the_server_unhealthy_until_it_is
                 shutil.rmtree(data, ignore_errors=True)
                 (tmp_path / "away").rename(data)
                 assert health(server) == (200, "healthy")
-            sender.send_messages(ServiceBusMessage("second"))
+        with sdk_of(server) as patient, patient.get_queue_sender(PLAIN) as sender:
+            sender.send_messages(ServiceBusMessage("second"))  # its store is tried again soon
         with sdk.get_queue_receiver(PLAIN) as receiver:
             shown = [str(each) for each in receiver.peek_messages(10)]
     assert shown == ["first", "second"]

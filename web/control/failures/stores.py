@@ -21,6 +21,7 @@ from ..schema import (
     named,
     nullable,
     record,
+    text,
 )
 
 STORES_MAX: Final = 64
@@ -40,6 +41,7 @@ STORE: Final = named(
         {
             "store": _STORE_NUMBER,
             "health": choice("Health of the store.", ["available", *OutageKind]),
+            "cause": nullable(text("Of health failing without a simulated outage: what its disk says.")),
             "delay_ms": nullable(integer("slow: added duration of a commit.", 0, DURATION_MS_MAX)),
             "commit_count": integer("Commits since the start.", 0, NUMBER_MAX),
             "failed_commit_count": integer("Failed commits.", 0, NUMBER_MAX),
@@ -54,6 +56,7 @@ def _store(report: MessagingStoreReport) -> dict[str, object]:
     return {
         "store": report.store,
         "health": report.health,
+        "cause": None if report.failure is None else report.failure.cause,
         "delay_ms": outage.delay_ms if outage is not None and outage.kind is OutageKind.SLOW else None,
         "commit_count": report.commit_count,
         "failed_commit_count": report.failed_commit_count,
