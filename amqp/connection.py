@@ -10,23 +10,31 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Mapping
-from typing import cast
+from collections import deque
+from collections.abc import Awaitable, Iterator, Mapping
+from typing import Final, cast
 
 from ..broker.clock import Timer
 from ..broker.errors import BrokerError, Condition, decode_refusal
+from ..broker.turns import Account
 from ..codec.errors import DecodeError
 from ..codec.frames import EMPTY_FRAME
 from .clients import wants_padding, wants_pause
 from .heartbeat import Heartbeat
 from .injection.path import Path
+from .limits import KIB
 from .link_context import LinkContext
 from .links.amqp_layer import AmqpLayer
 from .quotas import MemoryUse
 from .server_state import ServerState
 from .watch import Watch
 from .wire.engine import AttachRequest, Pointer, lib
+from .wire.frames import FRAMES_MAX
 from .wire.sasl import SaslServer, Stage
+
+MEASURED_BYTES: Final = 8 * KIB
+CHORES_MAX: Final = 2
+"""One that is under way, and one behind it that sees what has changed since."""
 
 
 class Connection(LinkContext, asyncio.Protocol):
@@ -52,6 +60,10 @@ class Connection(LinkContext, asyncio.Protocol):
         self._layer: AmqpLayer | None = None
         self._flush_scheduled = False
         self._work: set[asyncio.Task[None]] = set()
+        self.account = Account()
+        """What the work for this connection costs the loop."""
+        self._portion = self.limits.portion_frames  # of the next go
+        self._chores: deque[Iterator[None]] = deque()  # what goes over all links, and comes before input
         # from the client's open on
         self._opened = False
         self._heartbeat: Heartbeat | None = None
@@ -106,52 +118,81 @@ class Connection(LinkContext, asyncio.Protocol):
             self.flow.stop_reading(self._transport)
 
     def work_off(self, until_us: int) -> bool:
-        """Handle input until that instant of the stopwatch, at least one chunk; whether there is more."""
+        """Do chores and handle input until that instant of the stopwatch, at least a step; whether there is more."""
+        stopwatch_us = self.clock.stopwatch_us
+        if self._chores and not self._do_chores(until_us):
+            return True
         if self._lost:
-            self._free()
             return False
-        limits, data, at = self.limits, self._unread, 0
+        data, at = self._unread, 0
         try:
+            # Small input is not cut, so that its cost does not matter, and measuring does.
+            computed_us = self.clock.computed_us if len(data) > MEASURED_BYTES else None
             while at < len(data) and not self._failed and not self._closing:
-                size = limits.stranger_chunk_bytes_max if self.is_stranger else limits.chunk_bytes_max
+                size = self._chunk_bytes()
                 chunk = data[at : at + size] if at or len(data) > size else data
                 at += len(chunk)
+                began_us = computed_us() if computed_us is not None else 0
                 if self._sasl is not None:
                     chunk = self._handshake(self._sasl, chunk)
-                left = self._input(chunk) if chunk else b""
-                if left:
-                    data, at = left + data[at:], 0
-                if at < len(data) and self.clock.stopwatch_us() >= until_us:
-                    break
+                if chunk:
+                    at -= len(self._input(chunk))
+                if at < len(data):
+                    if computed_us is not None:
+                        self._fit_portion(computed_us() - began_us)
+                    if stopwatch_us() >= until_us:
+                        break
             self._flush()
         except Exception as error:
             self.crash(error)
         self._unread = b"" if self._failed or self._closing else data[at:]
         if self.flow.is_reading_stopped:
             self.flow.update_reading(has_unread=bool(self._unread))
-        return bool(self._unread)
+        if self._chores:
+            self._do_chores(until_us)
+        return bool(self._unread or self._chores)
+
+    def _chunk_bytes(self) -> int:
+        """How much input is handled in one go."""
+        limits = self.limits
+        if self.is_stranger:
+            return limits.stranger_chunk_bytes_max
+        return min(limits.chunk_bytes_max, self._portion * KIB)
+
+    def _fit_portion(self, took_us: int) -> None:
+        """A go computed that long, and there is more input: let the next one take neither much longer nor much less."""
+        if took_us < self.limits.short_go_us:
+            self._portion = min(FRAMES_MAX, self._portion * 2)
+        elif took_us > self.limits.long_go_us:
+            self._portion = max(1, self._portion // 4)
+
+    def _do_chores(self, until_us: int) -> bool:
+        """Do what goes over all links; whether all of it is done."""
+        chores, stopwatch_us = self._chores, self.clock.stopwatch_us
+        while chores:
+            try:
+                for _ in chores[0]:
+                    if stopwatch_us() >= until_us:
+                        return False
+            except Exception as error:
+                self.crash(error)
+            chores.popleft()
+        return True
 
     def eof_received(self) -> bool | None:
         """The client writes no more: neither do we, once what is written is gone."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone: free what was kept. What strangers had is freed in their turns: many may go at once."""
+        """The socket is gone: free what was kept, in turns, since it may be thousands of links."""
         del exc
+        if self._lost:
+            return
         self._closing = self._lost = True
         self._transport = None
+        self._unread = b""
         self.flow.disconnect()
         self._server.lost(self)
-        if not self.is_stranger:
-            self._free()
-        elif not self._unread:  # else a turn will come
-            self._server.turns.take(self)
-
-    def _free(self) -> None:
-        """Report the end to the broker, free Proton's memory; once."""
-        if not self._server.has(self):
-            return
-        self._unread = b""
         self.claims.close()
         if self._path is not None:
             self._path.close()
@@ -159,13 +200,24 @@ class Connection(LinkContext, asyncio.Protocol):
             if timer is not None:
                 timer.cancel()
         self._stop_heartbeat()
-        layer, self._layer = self._layer, None
+        self._do_soon(self._free())
+
+    def _free(self) -> Iterator[None]:
+        """Report the end to the broker, free Proton's memory."""
+        layer = self._layer
         if layer is not None:
+            yield from layer.endpoints.lose()
+            self._layer = None
             layer.free()
         self.outcomes.clear()
         self.memory.close()
         self.log.debug("connection closed")
         self._server.freed(self)
+
+    def _do_soon(self, chore: Iterator[None]) -> None:
+        """Do something that goes over all links, in this connection's turns."""
+        self._chores.append(chore)
+        self._server.turns.take(self)
 
     def pause_writing(self) -> None:
         """The socket takes no more: leave output in Proton and take no more messages from the broker."""
@@ -244,7 +296,7 @@ class Connection(LinkContext, asyncio.Protocol):
             return b""
         if self._flush_scheduled:  # write pending transfers first: a flow in `data` may lower the credit that they had
             self._flush()
-        left = self._layer.feed(data)
+        left = self._layer.feed(data, self._portion)
         self.memory.put(MemoryUse.PARTIAL, self.flow.partial_bytes)
         return left
 
@@ -258,10 +310,14 @@ class Connection(LinkContext, asyncio.Protocol):
 
     def _scheduled_flush(self) -> None:
         if self._flush_scheduled and not self._closing:
+            is_counted = self._server.turns.is_contended
+            began_us = self.clock.computed_us() if is_counted else 0
             try:
                 self._flush()
             except Exception as error:
                 self.crash(error)
+            if is_counted:
+                self._server.turns.charge(self, self.clock.computed_us() - began_us)
 
     def _flush(self) -> None:
         """Apply outcomes, write output, let the links that were held go on."""
@@ -391,6 +447,7 @@ class Connection(LinkContext, asyncio.Protocol):
         except Exception as again:
             self.log.error("closing failed", exc_info=again)
         self._last_timer = self.clock.call_after(self.limits.close_wait_ms, self._close_socket)
+        self._do_soon(layer.endpoints.lose())
 
     def _close_socket(self) -> None:
         """Close once what was written is gone, or in a while if the client doesn't read."""
@@ -427,12 +484,12 @@ class Connection(LinkContext, asyncio.Protocol):
 
     def claims_expired(self) -> None:
         """Close the links that the claims that are left don't cover."""
-        if self._layer is not None:
-            self._layer.endpoints.check_claims()
+        if self._layer is not None and len(self._chores) < CHORES_MAX:
+            self._do_soon(self._layer.endpoints.check_claims())
 
     def run(self, work: Awaitable[None]) -> None:
         """Run work to its end; whatever it raises closes the connection."""
-        task = self._loop.create_task(self._server.turns.charged(work) if self.is_stranger else _awaited(work))
+        task = self._loop.create_task(self._server.turns.run(self, work))
         self._work.add(task)
         task.add_done_callback(self._worked)
 
@@ -441,7 +498,3 @@ class Connection(LinkContext, asyncio.Protocol):
         error = None if task.cancelled() else task.exception()
         if error is not None and not self._closing:
             self.crash(error)
-
-
-async def _awaited(work: Awaitable[None]) -> None:
-    await work

@@ -52,14 +52,28 @@ class Limits:
     """How long connections have to end when the server stops."""
 
     slice_us: int = 2_000
-    """How long a connection handles input before the others get their turn (microseconds)."""
+    """How long a connection works before the others get their turn (microseconds)."""
 
-    chunk_bytes_max: int = 256 * KIB
-    """Input that is handled in one go; the end of a slice is checked after each."""
+    turn_us: int = 4_000
+    """How long all known connections together work in one turn of the event loop: some slices, so that few turns are
+    needed, and little beside the 300 ms that a client may be held up by others."""
 
     strangers_turn_us: int = 2_000
-    """How long all strangers together handle input in one turn of the event loop (microseconds). A stranger is a client
-    that must show a token or a key and has not yet shown a valid one."""
+    """How long all strangers together work in one turn, besides. A stranger is a client that must show a token or a key
+    and has not yet shown a valid one."""
+
+    chunk_bytes_max: int = 256 * KIB
+    """Input that is handled in one go; the end of a slice is checked after each. It is less for input that costs
+    much (`long_go_us`)."""
+
+    portion_frames: int = 16
+    """How many frames a connection handles in its first go, with as many KiB; up to `FRAMES_MAX` later."""
+
+    short_go_us: int = 1_000
+    """A go that took less doubles the next one."""
+
+    long_go_us: int = 4_000
+    """A go that took longer quarters the next one: a full run of small messages takes one to three milliseconds."""
 
     stranger_chunk_bytes_max: int = 512
     """As `chunk_bytes_max`: half a dozen attaches, or refusals with their log lines."""

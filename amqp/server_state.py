@@ -61,7 +61,9 @@ class ServerState:
         self.faults = Faults(self.connections, self.conditions, self._opened, container)
         self.memory: Counter[MemoryUse] = Counter()
         """What all connections use."""
-        self.turns = Turns(limits.slice_us, limits.strangers_turn_us, clock.stopwatch_us)
+        self.turns = Turns(
+            limits.slice_us, limits.turn_us, limits.strangers_turn_us, clock.stopwatch_us, clock.computed_us
+        )
         self._connections_max = connections_max
         self._strangers: dict[LinkContext, None] = {}  # that began as strangers, the oldest first
         self._all_freed = asyncio.Event()

@@ -1,8 +1,13 @@
-"""Fair use of the event loop: connections process input in slices, strangers last (R6).
+"""Fair use of the event loop: who works next, and for how long in one turn of the loop (R6).
 
-Knows which connections have input left and how long they have worked in this turn of the loop. Does not know the
-input. Clients with a valid token or key come first. Strangers, clients without one yet, share one fixed part of each
-turn; time beyond it is deducted from their next turns. Owned by a server.
+Everybody's work is in here: input that was read, connections that are to be freed, steps of requests. A peer is
+charged the time that its work really took, and of those whose work waits the one comes next that would be charged
+least after it: a peer with little to do overtakes all that have much, however many they are. Known clients have a
+queue, and so have strangers, who have shown no valid token or key yet: all strangers together get one fixed part of a
+turn, and time beyond it is deducted from their next turns. Does not know the work. Owned by a server.
+
+This is fair queueing: `_now_us` is the virtual time, the place of the peer served last; a peer that comes with new
+work starts there, so that nobody saves time up by being idle.
 """
 
 from __future__ import annotations
@@ -10,11 +15,60 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator
-from typing import Protocol
+from heapq import heappop, heappush
+from typing import Final, Protocol
+
+EXPECTED_US: Final = 2_000
+"""What the work of a peer is expected to take of which nothing is known: much. Those that take longer are equal."""
+
+
+class Account:
+    """What one peer was charged, and the work of it that waits. Changed by `Turns` alone."""
+
+    __slots__ = (
+        "charged_us",
+        "granted_count",
+        "is_queued",
+        "is_working",
+        "queue",
+        "slice_us",
+        "step_us",
+        "steps",
+        "wants_turn",
+    )
+
+    def __init__(self) -> None:
+        self.queue: _Queue | None = None
+        """Where it was charged last."""
+        self.charged_us = 0
+        """Its place in the virtual time of that queue."""
+        self.is_queued = False
+        self.is_working = False
+        self.wants_turn = False
+        """Whether its `work_off` is to be called."""
+        self.steps: deque[asyncio.Future[int]] = deque()
+        """Steps of its requests that wait; they come before its input, which would only bring more of them."""
+        self.granted_count = 0
+        """Steps that may go, and have not gone yet."""
+        self.slice_us = EXPECTED_US
+        """What its next slice is expected to take: as long as the last."""
+        self.step_us = EXPECTED_US
+        """What its next step is expected to take: as long as the longest of late."""
+
+    @property
+    def end_us(self) -> int:
+        """Its place once it was served the next time."""
+        expected_us = self.step_us if self.steps else self.slice_us
+        return self.charged_us + (expected_us if expected_us < EXPECTED_US else EXPECTED_US)
 
 
 class Worker(Protocol):
-    """A connection with input."""
+    """A peer that has work."""
+
+    @property
+    def account(self) -> Account:
+        """Its account, the same for ever."""
+        ...
 
     @property
     def is_stranger(self) -> bool:
@@ -22,60 +76,189 @@ class Worker(Protocol):
         ...
 
     def work_off(self, until_us: int) -> bool:
-        """Process input until that instant of the stopwatch, at least one step; return whether input is left."""
+        """Work until that instant of the stopwatch, at least one step; return whether work is left."""
         ...
 
 
-class Turns:
-    """Gives slices of time to connections. All times are microseconds of `stopwatch_us`.
+class _Queue:
+    """The peers of one kind whose work waits, and the time that the kind has used in this turn."""
 
-    A connection works for one slice in a turn; all strangers together work for `strangers_us` per turn.
+    __slots__ = ("_heap", "_now_us", "_serial", "turn_us", "used_us")
+
+    def __init__(self, turn_us: int) -> None:
+        self.turn_us = turn_us
+        self.used_us = 0
+        self._now_us = 0
+        self._serial = 0  # equal peers keep their order
+        self._heap: list[tuple[int, int, Worker]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no work waits and something of this turn is left."""
+        return not self._heap and self.used_us < self.turn_us
+
+    def enter(self, account: Account) -> None:
+        """A peer has new work, none of which waits yet: its place is not before the virtual time."""
+        if account.queue is not self or account.charged_us < self._now_us:
+            account.queue = self
+            account.charged_us = self._now_us
+
+    def put(self, worker: Worker) -> None:
+        """The work of a peer waits."""
+        account = worker.account
+        if not account.is_queued:
+            if account.queue is not self:
+                self.enter(account)
+            account.is_queued = True
+            self._serial += 1
+            heappush(self._heap, (account.end_us, self._serial, worker))
+
+    def pop(self) -> Worker:
+        """Take out the peer that comes next."""
+        heap = self._heap
+        while True:
+            end_us, _, worker = heappop(heap)
+            account = worker.account
+            if account.end_us <= end_us or account.queue is not self:
+                account.is_queued = False
+                self._now_us = max(self._now_us, account.charged_us)
+                return worker
+            self._serial += 1  # it was charged while it waited
+            heappush(heap, (account.end_us, self._serial, worker))
+
+    def charge(self, account: Account, used_us: int) -> None:
+        """Time went to a peer; negative where it was less than was expected."""
+        self.used_us += used_us
+        account.charged_us += used_us
+
+    def charge_guess(self, account: Account, elapsed_us: int) -> None:
+        """Work of a peer took so long while none waited; how much of that it computed is not known."""
+        self.used_us += elapsed_us
+        account.slice_us = guess_us = elapsed_us if elapsed_us < EXPECTED_US else EXPECTED_US
+        account.charged_us += guess_us
+
+    def serve_at_once(self, account: Account) -> None:
+        """A peer is served that has not waited."""
+        self.enter(account)
+        self._now_us = account.charged_us
+
+
+class Turns:
+    """Gives time to peers, in microseconds.
+
+    In a turn all known peers together work for about `turn_us` and all strangers for `strangers_us`, each of them for
+    at most `slice_us` at a time. What work took is `computed_us`, since a busy machine may take the processor away
+    meanwhile. While no other work waits that costs too much: then it is the time of `stopwatch_us`, and no peer owes
+    more for it than `EXPECTED_US`.
     """
 
-    def __init__(self, slice_us: int, strangers_us: int, stopwatch_us: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        slice_us: int,
+        turn_us: int,
+        strangers_us: int,
+        stopwatch_us: Callable[[], int],
+        computed_us: Callable[[], int],
+    ) -> None:
         self._slice_us = slice_us
-        self._strangers_us_max = strangers_us
-        self._stopwatch_us = stopwatch_us
-        self._known: deque[Worker] = deque()
-        self._strangers: deque[Worker] = deque()
-        self._strangers_us = 0  # used by strangers in this turn, plus their excess of earlier turns
+        self.stopwatch_us = stopwatch_us
+        self.computed_us = computed_us
+        self._known = _Queue(turn_us)
+        self._strangers = _Queue(strangers_us)
         self._is_scheduled = False
-        self._had_slice: set[Worker] = set()  # known connections that have used up theirs in this turn
+
+    @property
+    def is_contended(self) -> bool:
+        """Whether work waits."""
+        return bool(self._known or self._strangers)
+
+    # ---- work of a peer itself
 
     def take(self, worker: Worker) -> bool:
-        """Let a connection work, now or in a later turn; return whether it has input left."""
-        if worker.is_stranger and (self._strangers or self._strangers_us >= self._strangers_us_max):
-            self._strangers.append(worker)
-        elif worker in self._had_slice:
-            self._known.append(worker)
-        elif not self._work(worker):
-            return False
+        """Let a peer work, now or in a later turn; return whether it has work left."""
+        account = worker.account
+        if account.wants_turn or account.is_working:
+            return True
+        queue = self._strangers if worker.is_stranger else self._known
+        if queue.is_idle:
+            queue.serve_at_once(account)
+            account.is_working = True
+            started_us = self.stopwatch_us()
+            more = worker.work_off(started_us + self._slice_us)
+            queue.charge_guess(account, self.stopwatch_us() - started_us)
+            return self._worked(queue, worker, more=more)
+        account.wants_turn = True
+        if not account.is_queued:
+            queue.enter(account)
+            queue.put(worker)
         self._schedule()
         return True
 
-    def charge(self, used_us: int) -> None:
-        """Add time that the loop spent on a stranger outside `take`."""
-        self._strangers_us += used_us
-        self._schedule()
-
-    async def charged(self, work: Awaitable[None]) -> None:
-        """Run a stranger's coroutine and add the time of each step."""
-        await _Charged(work, self._stopwatch_us, self.charge)
-
-    def _work(self, worker: Worker) -> bool:
-        """Run one slice; a connection with input left goes to the end of the queue."""
-        is_stranger = worker.is_stranger
-        started_us = self._stopwatch_us()
-        more = worker.work_off(started_us + self._slice_us)
-        used_us = self._stopwatch_us() - started_us
-        if is_stranger:
-            self.charge(used_us)
-        elif used_us >= self._slice_us:
-            self._had_slice.add(worker)
+    def charge(self, worker: Worker, used_us: int) -> None:
+        """Add time that the loop spent on a peer outside `take` and `run`."""
+        queue = self._strangers if worker.is_stranger else self._known
+        queue.charge(worker.account, used_us)
+        if queue.used_us >= queue.turn_us:
             self._schedule()
+
+    def _work(self, queue: _Queue, worker: Worker) -> None:
+        """Run one slice of a peer that has waited."""
+        account = worker.account
+        account.is_working = True
+        started_us = self.computed_us()
+        more = worker.work_off(self.stopwatch_us() + self._slice_us)
+        account.slice_us = used_us = self.computed_us() - started_us
+        queue.charge(account, used_us)
+        self._worked(queue, worker, more=more)
+
+    def _worked(self, queue: _Queue, worker: Worker, *, more: bool) -> bool:
+        """A slice is over; a peer with work left waits for the next."""
+        account = worker.account
+        account.is_working = False
         if more:
-            (self._strangers if worker.is_stranger else self._known).append(worker)
+            account.wants_turn = True
+            (self._strangers if worker.is_stranger else self._known).put(worker)
+            self._schedule()
+        elif queue.used_us >= queue.turn_us:
+            self._schedule()
         return more
+
+    # ---- steps of its requests
+
+    async def run(self, worker: Worker, work: Awaitable[None]) -> None:
+        """Run a coroutine of a peer: what it does between two waits is a step, and each step waits for its turn."""
+        await _Paced(self, worker, work)
+
+    def begin_step(self, worker: Worker) -> asyncio.Future[int] | None:
+        """Return what a step of a peer must wait for; None if it may go at once."""
+        queue, account = self._strangers if worker.is_stranger else self._known, worker.account
+        if queue.is_idle and not account.granted_count:
+            queue.serve_at_once(account)
+            return None
+        step: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        account.steps.append(step)
+        if not account.is_queued:
+            queue.enter(account)
+            queue.put(worker)
+        self._schedule()
+        return step
+
+    def after_wait(self, worker: Worker, step: asyncio.Future[int]) -> None:
+        """A step has waited, and goes now."""
+        if step.done() and not step.cancelled():
+            worker.account.granted_count -= 1
+            self.charge(worker, -step.result())
+
+    def end_step(self, worker: Worker, used_us: int) -> None:
+        """A step has gone, and took so long."""
+        self.charge(worker, used_us)
+        account = worker.account
+        account.step_us = max(used_us, account.step_us - account.step_us // 8)
+
+    # ---- turns
 
     def _schedule(self) -> None:
         if not self._is_scheduled:
@@ -83,38 +266,61 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._turn)
 
     def _turn(self) -> None:
-        """The next turn of the loop: one slice for every waiting known connection, then the strangers' part."""
+        """The next turn of the loop: the known peers' part, then the strangers'."""
         self._is_scheduled = False
-        self._had_slice.clear()
-        self._strangers_us = max(0, self._strangers_us - self._strangers_us_max)
-        for _ in range(len(self._known)):
-            self._work(self._known.popleft())
-        while self._strangers and self._strangers_us < self._strangers_us_max:
-            self._work(self._strangers.popleft())
-        if self._known or self._strangers or self._strangers_us:
+        known, strangers = self._known, self._strangers
+        known.used_us = 0
+        strangers.used_us = max(0, strangers.used_us - strangers.turn_us)
+        for queue in (known, strangers):
+            while queue and queue.used_us < queue.turn_us:
+                self._serve(queue, queue.pop())
+        if known or strangers or strangers.used_us:
             self._schedule()
 
+    def _serve(self, queue: _Queue, worker: Worker) -> None:
+        """Give the peer that comes next a step, else a slice."""
+        account = worker.account
+        while account.steps:
+            step = account.steps.popleft()
+            if not step.done():  # else it was cancelled
+                step.set_result(account.step_us)  # it goes in the loop's next turn
+                account.granted_count += 1
+                queue.charge(account, account.step_us)
+                if account.steps or account.wants_turn:
+                    queue.put(worker)
+                return
+        if account.wants_turn:
+            account.wants_turn = False
+            self._work(queue, worker)
 
-class _Charged:
-    """Awaits `work`; `charge` gets the microseconds of each step between two waits."""
 
-    def __init__(self, work: Awaitable[None], stopwatch_us: Callable[[], int], charge: Callable[[int], None]) -> None:
-        self._steps = work.__await__()
-        self._stopwatch_us = stopwatch_us
-        self._charge = charge
+class _Paced:
+    """Awaits `work` of a peer, each step of it in a turn of the peer."""
+
+    def __init__(self, turns: Turns, worker: Worker, work: Awaitable[None]) -> None:
+        self._turns = turns
+        self._worker = worker
+        self._work = work
 
     def __await__(self) -> Generator[object, None, None]:
-        steps = self._steps
+        turns, worker, steps = self._turns, self._worker, self._work.__await__()
         assert isinstance(steps, Generator)
         error: BaseException | None = None
         while True:
-            started_us = self._stopwatch_us()
+            wait = turns.begin_step(worker)
+            if wait is not None:
+                try:
+                    yield from wait
+                except BaseException as thrown:
+                    error = thrown
+                turns.after_wait(worker, wait)
+            started_us = turns.computed_us()
             try:
                 waited_for = steps.send(None) if error is None else steps.throw(error)
             except StopIteration:
                 return
             finally:
-                self._charge(self._stopwatch_us() - started_us)
+                turns.end_step(worker, turns.computed_us() - started_us)
             error = None
             try:
                 yield waited_for

@@ -29,8 +29,11 @@ IDLE_MS: Final = 120_000
 """How long a connection may have no request, or a partial one: longer than clients keep idle connections (.NET 60 s,
 Go 90 s), so that the server does not close one that a client is about to use."""
 
-SLICE_US: Final = 5_000
+SLICE_US: Final = 2_000
 """Longest time that one connection handles input before the others get their turn."""
+
+TURN_US: Final = 4_000
+"""Longest time per turn of the event loop for all connections of known clients."""
 
 STRANGERS_TURN_US: Final = 2_000
 """Longest time per turn of the event loop for all connections whose clients have yet to show a required token."""

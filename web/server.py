@@ -18,7 +18,7 @@ from .control import add_control, errors_as_json
 from .control.endpoints import error_answer
 from .errors import HttpRefusal, error_body
 from .health import LIVE, PATHS, UPTIME, report
-from .limits import REQUEST_LINE_BYTES_MAX, SLICE_US, STRANGERS_TURN_US
+from .limits import REQUEST_LINE_BYTES_MAX, SLICE_US, STRANGERS_TURN_US, TURN_US
 from .messages.jobs import add_jobs
 from .messages.templates import TEMPLATES, Templates
 from .metrics import add_metrics
@@ -47,7 +47,7 @@ class HttpServer:
         self._services = services
         self._clock = clock = services.clock
         self._connections: set[HttpConnection] = set()
-        self._turns = Turns(SLICE_US, STRANGERS_TURN_US, clock.stopwatch_us)
+        self._turns = Turns(SLICE_US, TURN_US, STRANGERS_TURN_US, clock.stopwatch_us, clock.computed_us)
         guard = only_own_pages(self._refuse, lambda: services.access.verify, services.allowed_hosts)
         app = web.Application(
             client_max_size=REQUEST_BYTES_MAX, middlewares=[log_requests, watch_bodies, guard, errors_as_json]

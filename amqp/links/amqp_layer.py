@@ -43,12 +43,12 @@ class AmqpLayer:
         """Whether input is a client's heartbeat and nothing else: we ask for none, and need nothing done."""
         return data == EMPTY_FRAME and self._input.is_between_frames
 
-    def feed(self, data: bytes) -> bytes:
-        """Handle the frames that `data` completes; return the end of `data` if it is to be fed in another go.
+    def feed(self, data: bytes, frames_max: int) -> bytes:
+        """Handle the first frames that `data` completes; return the end of `data` that is to be fed in another go.
 
         BrokerError closes the connection.
         """
-        return self._input.feed(data)
+        return self._input.feed(data, frames_max)
 
     # ---- output
 
@@ -91,12 +91,10 @@ class AmqpLayer:
     # ---- the end
 
     def fail(self, error: BrokerError) -> None:
-        """End all links and close the connection because of `error`; the close is in the next output."""
+        """Close the connection because of `error`; the close is in the next output."""
         self._has_failed = True
-        self.endpoints.lose()
         self.engine.close(error)
 
     def free(self) -> None:
-        """End all links and free Proton's memory."""
-        self.endpoints.lose()
+        """Free Proton's memory; the links have ended."""
         self.engine.free()

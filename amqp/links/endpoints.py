@@ -7,7 +7,7 @@ ends all links in `lose`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -300,10 +300,12 @@ class Endpoints:
         self._release(pointer)
         self._to_free.append((proton.free_link, pointer))
 
-    def check_claims(self) -> None:
-        """Close every link that the claims that are left don't cover [wire 1.7]."""
-        for pointer, needs in list(self._needs.items()):
+    def check_claims(self) -> Iterator[None]:
+        """Close the links that the claims that are left don't cover [wire 1.7], one look at each step."""
+        for pointer in list(self._needs):
+            yield
             try:
+                needs = self._needs.get(pointer, ())
                 for need in needs:
                     self._context.claims.require(need)
             except BrokerError as error:
@@ -318,14 +320,14 @@ class Endpoints:
 
     # ---- the end
 
-    def lose(self) -> None:
-        """End all links; no frame follows."""
-        for link in (*self._links.values(), *self._lingering.values()):
-            self._gone(link)
+    def lose(self) -> Iterator[None]:
+        """End all links, one at each step; no frame follows."""
+        for links in (self._links, self._lingering):
+            while links:
+                self._gone(links.popitem()[1])
+                yield
         for pause in self._pauses.values():
             pause.cancel()
-        self._links.clear()
-        self._lingering.clear()
         self._pauses.clear()
         self._needs.clear()
         self._factory.close()

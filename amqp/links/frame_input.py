@@ -61,10 +61,10 @@ class FrameInput:
         """Whether what comes next is the beginning of a frame."""
         return self._reader.is_between_frames
 
-    def feed(self, data: bytes) -> bytes:
-        """Handle the frames that `data` completes; return the end of `data` if it is to be fed in another go."""
+    def feed(self, data: bytes, frames_max: int) -> bytes:
+        """Handle the first frames that `data` completes; return the end of `data` that is to be fed in another go."""
         self._run_events()  # output may have left some, which must not see what `data` changes
-        for piece, kind in self._reader.feed(data):
+        for piece, kind in self._reader.feed(data, frames_max):
             taken = self._push_special(piece, kind) if kind else self._engine.push(piece)
             self._run_events()
             if kind is Kind.BEGIN:

@@ -348,14 +348,14 @@ static PyObject *passthrough_end(PyObject *self, PyObject *args)
     Py_buffer view;
     unsigned long size_max;
     PyObject *sending, *attached;
-    Py_ssize_t pos;
-    if (!PyArg_ParseTuple(args, "y*nkOO", &view, &pos, &size_max, &sending, &attached))
+    Py_ssize_t pos, count_max, count = 0;
+    if (!PyArg_ParseTuple(args, "y*nknOO", &view, &pos, &size_max, &count_max, &sending, &attached))
         return NULL;
     const uint8_t *data = view.buf;
     Py_ssize_t length = view.len;
     head_t known = {{0}, 0};
     int verdict = 1;
-    while (pos + 4 <= length) {
+    while (count < count_max && pos + 4 <= length) {
         uint32_t size = u32(data + pos);
         if (size < 8 || size > size_max || (Py_ssize_t)size > length - pos)
             break;
@@ -374,9 +374,10 @@ static PyObject *passthrough_end(PyObject *self, PyObject *args)
                 break;
         }
         pos += size;
+        count++;
     }
     PyBuffer_Release(&view);
-    return verdict < 0 ? NULL : PyLong_FromSsize_t(pos);
+    return verdict < 0 ? NULL : Py_BuildValue("nn", pos, count);
 }
 
 static PyMethodDef METHODS[] = {

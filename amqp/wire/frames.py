@@ -46,6 +46,9 @@ from .handles import Handles, Ruling
 from .loops import BATCH_FIELD, passthrough_end
 
 PIECES_MAX: Final = 64
+"""Of one `feed`: attaches and the like cost a hundred times what other frames cost."""
+FRAMES_MAX: Final = 256
+"""Of one `feed`, those between the pieces included: as many as a run of deliveries has."""
 """Of one `feed`, about: attaches and the like cost a hundred times what other frames cost."""
 _REJECTED, _ERROR = 0x25, 0x1D
 _CLOSE_HEAD: Final = bytes((0, 0x53, CLOSE))
@@ -109,8 +112,8 @@ class FrameReader:
         """Whether what is written of deliveries must go through `ids`."""
         return self.ids is not None and self.ids.is_renumbering
 
-    def feed(self, data: bytes) -> list[tuple[bytes, Kind]]:
-        """The pieces that `data` completes, in order."""
+    def feed(self, data: bytes, frames_max: int = FRAMES_MAX) -> list[tuple[bytes, Kind]]:
+        """The pieces that `data` completes, in order: those of its first `frames_max` frames."""
         if self._broken:
             return [(data, Kind.PLAIN)]
         rest = self._rest
@@ -121,7 +124,7 @@ class FrameReader:
                 return []
             data = b"".join((rest, data))
             rest.clear()
-        pieces = self._cut(data)
+        pieces = self._cut(data, frames_max)
         return pieces if self.ids is None else self._renumbered(self.ids, pieces)
 
     @property
@@ -130,7 +133,7 @@ class FrameReader:
         return not (self._rest or self._broken)
 
     def take_left(self) -> bytes:
-        """The end of the input of the last `feed`, to be fed again: there were too many frames that need attention."""
+        """The end of the input of the last `feed`, to be fed again: there were too many frames."""
         left, self._left = self._left, b""
         return left
 
@@ -148,23 +151,29 @@ class FrameReader:
                 given.append((ids.incoming(piece), kind))
         return given
 
-    def _cut(self, data: bytes) -> list[tuple[bytes, Kind]]:
+    def _cut(self, data: bytes, frames_max: int) -> list[tuple[bytes, Kind]]:
         size_max, length = self._frame_bytes_max, len(data)
         pieces: list[tuple[bytes, Kind]] = []
         start = pos = 0
         while True:
-            if len(pieces) >= PIECES_MAX:
+            if pos < length and (len(pieces) >= PIECES_MAX or frames_max <= 0):
                 self._left = data[pos:]
                 data = data[:pos]
                 break
             if not self._ended:
-                pos = passthrough_end(data, pos, size_max, self._handles.sending, self._handles.attached)
+                pos, count = passthrough_end(
+                    data, pos, size_max, frames_max, self._handles.sending, self._handles.attached
+                )
+                frames_max -= count
             if pos + 4 > length:
                 break
+            if frames_max <= 0:
+                continue
             stop = pos + _size_at(data, pos)[0]
             self._broken = not 8 <= stop - pos <= size_max
             if self._broken or stop > length:
                 break
+            frames_max -= 1
             kind = self._classify(data, pos, stop) if stop - pos > 10 else Kind.PLAIN
             if kind:
                 if pos > start:

@@ -182,16 +182,18 @@ def send(link: Handle, deliveries: Sequence[Delivery], unsettled: dict[Any, Any]
             unsettled[token] = None
 
 
-def passthrough_end_in_python(data: bytes, pos: int, size_max: int, sending: Set[bytes], attached: Set[bytes]) -> int:
-    """Where the frames from `pos` on end that need nothing but Proton; `pos` if there is none.
+def passthrough_end_in_python(
+    data: bytes, pos: int, size_max: int, count_max: int, sending: Set[bytes], attached: Set[bytes]
+) -> tuple[int, int]:
+    """Where the frames from `pos` on end that need nothing but Proton (`pos` if there is none), and how many they are.
 
     Those are transfers on a link in `sending` (channel and encoded handle) that are no batches, flows of a link in
     `attached` (the same) that want no answer, dispositions of the simplest form, and empty frames; all whole, with at
-    most `size_max` bytes.
+    most `size_max` bytes; not more than `count_max`.
     """
-    length = len(data)
+    length, count = len(data), 0
     start = handle = b""  # of the last transfer: what follows its size, up to the size of its list; its handle
-    while pos + 4 <= length:
+    while count < count_max and pos + 4 <= length:
         size = _size_at(data, pos)[0]
         stop = pos + size
         if stop > length or not 8 <= size <= size_max:
@@ -206,7 +208,8 @@ def passthrough_end_in_python(data: bytes, pos: int, size_max: int, sending: Set
             if data.startswith(_SHORT_TRANSFER_HEAD, pos + 8):
                 start, handle = data[pos + 4 : pos + 12], data[at : at + _HANDLE_BYTES.get(data[at], 1)]
         pos = stop
-    return pos
+        count += 1
+    return pos, count
 
 
 def _is_passthrough(data: bytes, pos: int, stop: int, sending: Set[bytes], attached: Set[bytes]) -> bool:

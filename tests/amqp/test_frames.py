@@ -109,6 +109,22 @@ def test_the_pieces_are_the_same_however_the_stream_is_cut(cuts: list[int]) -> N
     assert [kind for _, kind in fed if kind] == [Kind.OPEN, Kind.BATCH, Kind.FLOW_WANTS_REPLY]
 
 
+@given(frames_max=st.integers(1, 9), cut=st.integers(0, 500))
+def test_no_more_frames_are_taken_than_asked_for_and_none_is_lost(frames_max: int, cut: int) -> None:
+    frames = [OPENED, *[MESSAGE] * 5, BATCHED, EMPTY, *[DRAIN] * 3, MESSAGE]
+    stream = b"".join(frames)
+    reader, whole = FrameReader(65536), list[bytes]()
+    for part in (stream[:cut], stream[cut:]):
+        left = part
+        while left:
+            before = len(b"".join(whole))
+            whole += [piece for piece, _ in reader.feed(left, frames_max)]
+            taken = b"".join(whole)[before:]
+            assert len(taken) <= frames_max * max(map(len, frames))
+            left = reader.take_left()
+    assert b"".join(whole) == stream
+
+
 @given(st.binary(max_size=300), st.integers(8, 60))
 def test_whatever_is_in_a_frame_it_comes_out_whole(body: bytes, code: int) -> None:
     data = (11 + len(body)).to_bytes(4, "big") + b"\x02\0\0\0" + bytes((0, 0x53, code)) + body

@@ -13,11 +13,9 @@ from emubus.amqp.quotas import MemoryAccount, MemoryUse
 from emubus.broker.access import Access
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.keys import SharedKey
-from emubus.broker.turns import Turns
 from emubus.codec.frames import AMQP_HEADER, SASL_HEADER
 from emubus.codec.types import Described, Uint, Ulong
 
-from ..broker.namespace import loop_turns
 from ..tracking import untracked
 from .fakes import FakeTransport
 from .wire import ATTACH, BEGIN, CLOSE, OPEN, SOURCE, TARGET, Wire, sasl_init
@@ -124,76 +122,6 @@ def test_a_stranger_s_bytes_are_limited_whatever_they_are_kept_for() -> None:
     held.change(MemoryUse.REPLIES, 1_500)
     with pytest.raises(BrokerError, match="3001 bytes of unfinished deliveries; allowed are at most 3000 before"):
         held.change(MemoryUse.PARTIAL, 1)
-
-
-# ---------------------------------------------------------------- turns
-
-
-class Busy:
-    """A connection whose slices take a millisecond each; remembers in `order` when it had one."""
-
-    def __init__(self, name: str, slices: int, order: list[str], clock: list[int], *, is_stranger: bool) -> None:
-        self.name, self.slices, self.order, self.clock, self.is_stranger = name, slices, order, clock, is_stranger
-
-    def work_off(self, until_us: int) -> bool:
-        assert until_us == self.clock[0] + 500
-        self.clock[0] += 1_000
-        self.order.append(self.name)
-        self.slices -= 1
-        return self.slices > 0
-
-
-async def test_strangers_share_a_part_of_each_turn_and_known_clients_come_first() -> None:
-    order, clock = list[str](), [0]
-    turns = Turns(500, 2_000, lambda: clock[0])
-    strangers = [Busy(f"s{number}", 2, order, clock, is_stranger=True) for number in range(3)]
-    assert [turns.take(each) for each in strangers] == [True] * 3
-    known = Busy("known", 3, order, clock, is_stranger=False)
-    assert turns.take(known)
-    assert order == ["s0", "known"]
-    await loop_turns(4)
-    assert order[2:] == ["known", "s0", "s1", "known", "s2", "s1", "s2"]
-
-
-async def test_a_known_client_that_has_had_its_slice_waits_for_the_next_turn() -> None:
-    order, clock = list[str](), [0]
-    turns = Turns(500, 2_000, lambda: clock[0])
-    known = Busy("known", 1, order, clock, is_stranger=False)
-    assert not turns.take(known)
-    known.slices = 1
-    assert turns.take(known)  # more input in the same turn
-    other = Busy("other", 1, order, clock, is_stranger=False)
-    assert not turns.take(other)
-    assert order == ["known", "other"]
-    await loop_turns(2)
-    assert order == ["known", "other", "known"]
-
-
-async def test_what_strangers_use_beyond_their_part_they_lack_in_the_turns_after_it() -> None:
-    order, clock = list[str](), [0]
-    turns = Turns(500, 2_000, lambda: clock[0])
-    turns.charge(50_000)
-    assert turns.take(Busy("stranger", 1, order, clock, is_stranger=True))
-    await loop_turns(1)
-    assert order == []
-    await loop_turns(50)
-    assert order == ["stranger"]
-
-
-async def test_each_step_of_work_that_a_stranger_asked_for_counts_as_its_time() -> None:
-    order, clock = list[str](), [0]
-    turns = Turns(500, 2_000, lambda: clock[0])
-
-    async def work() -> None:
-        clock[0] += 3_000
-        await loop_turns(1)
-        clock[0] += 3_000
-
-    await turns.charged(work())
-    assert turns.take(Busy("stranger", 1, order, clock, is_stranger=True))
-    assert order == []
-    await loop_turns(3)
-    assert order == ["stranger"]
 
 
 async def test_input_above_a_slice_waits_for_the_next_turn_and_keeps_its_order() -> None:

@@ -101,7 +101,9 @@ class Wire:
 
     def __post_init__(self) -> None:
         limits = (
-            self.limits if self.is_paced else replace(self.limits, slice_us=UNPACED_US, strangers_turn_us=UNPACED_US)
+            self.limits
+            if self.is_paced
+            else replace(self.limits, slice_us=UNPACED_US, turn_us=UNPACED_US, strangers_turn_us=UNPACED_US)
         )
         self.state = ServerState(as_broker(self.broker), self.access, self.clock, limits)
         self.connections = self.state.connections

@@ -17,7 +17,7 @@ from aiohttp.http_websocket import WebSocketReader
 from aiohttp.typedefs import Handler
 
 from ...broker.clock import Clock, Timer
-from ...broker.turns import Turns
+from ...broker.turns import Account, Turns
 from ..limits import (
     HEAD_BYTES_MAX,
     HEADER_BYTES_MAX,
@@ -70,6 +70,7 @@ class HttpConnection(web.RequestHandler):
         "_turns",
         "_unhandled",
         "_unread",
+        "account",
         "watchers",
     )
 
@@ -101,6 +102,8 @@ class HttpConnection(web.RequestHandler):
         self._head_bytes = 0  # bytes so far of an incomplete request head
         self._requests_before = 0
         self._turns = turns
+        self.account = Account()
+        """What the work for this connection costs the loop."""
         self._clock = clock
         self._is_stranger = is_stranger
         self._unhandled = b""
