@@ -50,8 +50,8 @@ def encode(value: object) -> bytes:
             raise TypeError(f"AMQP has no type for {type(value).__name__}")
     try:
         return encoder(value)
-    except StructError as error:
-        raise ValueError(f"{value!r} does not fit {type(value).__name__}: {error}") from None
+    except (StructError, OverflowError) as error:  # OverflowError: a double that is beyond a float
+        raise ValueError(f"{value!r:.40} does not fit {type(value).__name__}: {error}") from None
 
 
 def encode_list(values: Sequence[object]) -> bytes:
@@ -117,8 +117,10 @@ def _array_body(type_code: int, values: Sequence[object], descriptor: object) ->
     start = b"" if descriptor is None else b"\x00" + encode(descriptor)
     try:
         return len(values), start + bytes((type_code,)) + b"".join(map(element, values))
-    except StructError as error:
+    except (StructError, OverflowError) as error:
         raise ValueError(f"an element does not fit constructor 0x{type_code:02x}: {error}") from None
+    except AttributeError:
+        raise TypeError(f"an element is of another type than constructor 0x{type_code:02x}") from None
 
 
 def _prefixed(width: int, convert: Callable[[Any], bytes]) -> _Encoder:
@@ -171,11 +173,18 @@ def _exactly(only: object) -> _Encoder:
 
 def _raw(size: int) -> _Encoder:
     def encode_raw(value: bytes) -> bytes:
-        if len(value) != size:
-            raise ValueError(f"{len(value)} bytes where {size} belong")
-        return bytes(value)
+        octets = _octets(value)
+        if len(octets) != size:
+            raise ValueError(f"{len(octets)} bytes where {size} belong")
+        return octets
 
     return encode_raw
+
+
+def _octets(value: object) -> bytes:
+    if not isinstance(value, bytes):  # of a number n, `bytes` would make n zeros
+        raise TypeError(f"{type(value).__name__} where bytes belong")
+    return bytes(value)
 
 
 def _utf8(text: str) -> bytes:
@@ -225,10 +234,10 @@ _ELEMENTS: Final[dict[int, _Encoder]] = {
     0x84: _raw(8),
     0x94: _raw(16),
     0x98: _uuid_bytes,
-    0xA0: _prefixed(1, bytes),
+    0xA0: _prefixed(1, _octets),
     0xA1: _prefixed(1, _utf8),
     0xA3: _prefixed(1, _utf8),
-    0xB0: _prefixed(4, bytes),
+    0xB0: _prefixed(4, _octets),
     0xB1: _prefixed(4, _utf8),
     0xB3: _prefixed(4, _utf8),
     0xC0: _array_element_encoder(1, _list_body),
