@@ -368,7 +368,7 @@ class Connection(LinkContext, asyncio.Protocol):
         refusal = server.jms_refusal if self.is_jms_library else None
         engine.open(server.container, server.capabilities, refused=refusal is not None)
         if refusal is not None:
-            self.log.warning("connection refused: JMS 2.0 client", reason=str(refusal))
+            self.broker.lines.write(self.log.warning, "connection refused: JMS 2.0 client", reason=str(refusal))
             raise refusal
         server.open(self)
         if engine.idle_timeout_ms:
@@ -436,7 +436,7 @@ class Connection(LinkContext, asyncio.Protocol):
             return
         self._failed = True
         self._stop_heartbeat()
-        self.log.info("connection closed by us", reason=str(error))
+        self.broker.lines.write(self.log.info, "connection closed by us", reason=str(error))
         layer = self._layer
         if layer is None or self._transport is None:
             self._close_socket()

@@ -93,7 +93,8 @@ class ServerState:
         """A client has said its `open`; BrokerError beyond the quota."""
         count_max = self._connections_max
         if count_max is not None and len(self._opened) >= count_max:
-            connection.log.warning("connection refused: quota reached", connections_max=count_max)
+            event = "connection refused: quota reached"
+            self.broker.lines.write(connection.log.warning, event, connections_max=count_max)
             raise service_errors.connections_quota_exceeded(self.broker.namespace)
         refusal = self.conditions.opening() if self.conditions.are_on else None
         if refusal is not None:

@@ -31,6 +31,7 @@ from .model.profiles import Limits, message_bytes_max
 from .outcomes import Outcome
 from .partition.requests import GetSessionState, ReleaseSession, RenewSession, SetSessionState
 from .partition.step import Delivery, Extent, Observer, ReceiveMode
+from .repeated_lines import RepeatedLines
 
 
 class Broker(Namespace):
@@ -50,6 +51,8 @@ class Broker(Namespace):
         self.maintenance = Maintenance(self, self.administration)
         self.jms = JmsEntities(self, self.administration)
         self.refusals = RefusalLog(lambda: (each.path for each in self.entities()))
+        self.lines = RepeatedLines(clock)
+        """Writes what any client can make the log say."""
 
     # ---- life
 

@@ -22,6 +22,7 @@ import structlog
 
 from .broker.admin.refusal_log import RefusalLog
 from .broker.clock import Clock, Timer
+from .broker.repeated_lines import RepeatedLines
 
 Factory = Callable[[], asyncio.Protocol]
 
@@ -65,6 +66,7 @@ class Listener:
         self._tls = tls
         self._handshake = handshake
         self._refusals = RefusalLog(list)
+        self._lines = RepeatedLines(clock)
         self._loop = asyncio.get_running_loop()
         self._listening: list[socket.socket] = []
         self._silent: dict[socket.socket, Timer] = {}
@@ -180,7 +182,7 @@ class Listener:
                     ssl_shutdown_timeout=TLS_END_WAIT_S if secret else None,
                 )
         except (OSError, ssl.SSLError) as error:  # for instance a client that does not trust the certificate
-            log.info("TLS handshake failed", error=str(error) or type(error).__name__)
+            self._lines.write(log.info, "TLS handshake failed", error=str(error) or type(error).__name__)
             connection.close()
 
     def _detector(self) -> asyncio.Protocol:

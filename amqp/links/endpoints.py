@@ -106,7 +106,8 @@ class Endpoints:
         self._engine.process()
         if session is None or proton.has_unsent(session):
             raise error
-        self._context.log.info("AMQP session ended by us", reason=str(error))
+        context = self._context
+        context.broker.lines.write(context.log.info, "AMQP session ended by us", reason=str(error))
         for pointer in self._links_of.get(session, ()):
             self._forget(pointer)
         proton.close_session(session, self._context.tracker.closed(error))
@@ -215,7 +216,8 @@ class Endpoints:
             if error is None:
                 self._context.log.debug("link detached", link=name, entity=entity)
             else:
-                self._context.log.info("link detached by us", link=name, entity=entity, reason=str(error))
+                write, event = self._context.log.info, "link detached by us"
+                self._context.broker.lines.write(write, event, link=name, entity=entity, reason=str(error))
         if error is not None and proton.is_link_held(pointer):
             proton.refuse_link(pointer)
             proton.close_link(pointer, error)
