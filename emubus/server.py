@@ -12,6 +12,7 @@ import ipaddress
 import ssl
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -304,11 +305,11 @@ class Server:
         amqp = self.amqp
         return {"connections": amqp.connection_count, "links": amqp.link_count}
 
-    def _config_json(self) -> Mapping[str, object]:
+    def _config_json(self) -> Callable[[], Mapping[str, object]]:
         from .config_file.writing import config_json  # only for a request that asks for it
 
         descriptions = [entity.description for entity in self.broker.entities()]
-        return config_json(self.broker.namespace, descriptions, self.config.keys)
+        return partial(config_json, self.broker.namespace, descriptions, self.config.keys)
 
     def _read_config(self, text: str) -> Topology:
         from .config_file.cursor import ConfigFileError  # only for a request that has a file

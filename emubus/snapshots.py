@@ -56,6 +56,7 @@ from .storage import (
 from .web.services import Snapshot
 
 MANIFEST: Final = "snapshot.json"
+MANIFEST_BYTES_MAX: Final = 64 << 10
 FORMAT: Final = 1
 TRIAL_FOLDER: Final = ".trial"
 """Where an uploaded snapshot is tried."""
@@ -356,7 +357,16 @@ def _read_all(source: Path, store_count: int) -> tuple[Catalog, Sequence[Store]]
 
 
 def _read(folder: Path, name: SnapshotName) -> Snapshot:
-    values: dict[str, object] = json.loads((folder / MANIFEST).read_text())
+    """The description of a snapshot. ValueError, KeyError, TypeError: it is none; OSError."""
+    from .web.json_reader import read_json  # a start without snapshots reads none
+
+    with (folder / MANIFEST).open("rb") as file:
+        data = file.read(MANIFEST_BYTES_MAX + 1)
+    if len(data) > MANIFEST_BYTES_MAX:
+        raise ValueError(f"{MANIFEST} has more than {MANIFEST_BYTES_MAX} bytes")
+    values = read_json(data)
+    if not isinstance(values, dict):
+        raise TypeError(f"{MANIFEST} is no JSON object")
     if values.pop("format") != FORMAT:
         raise ValueError(f"its format is not {FORMAT}")
     return _snapshot(values, name)

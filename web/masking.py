@@ -9,16 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-import structlog
-
 _MASKED: Final = 0x80
 _LENGTH_BITS: Final = 0x7F
 _EXTENDED: Final = {126: 2, 127: 8}
 _MASK_BYTES: Final = 4
 _NOT_A_FRAME: Final = b"\xff\x80\x00\x00\x00\x00"
 """A frame with every reserved bit set: a reader closes the connection with 1002, protocol error."""
-
-log = structlog.get_logger(__name__)
 
 
 class WebSocketFrameReader(Protocol):
@@ -58,7 +54,6 @@ class MaskGuard:
             if not data[at + 1] & _MASKED:
                 self._refused = True
                 self._on_refusal()
-                log.info("WebSocket closed: unmasked frame")
                 return self._reader.feed_data(data[:at] + _NOT_A_FRAME)
             length = data[at + 1] & _LENGTH_BITS
             extended = _EXTENDED.get(length, 0)

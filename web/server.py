@@ -19,6 +19,7 @@ from .control.endpoints import error_answer
 from .errors import HttpRefusal, error_body
 from .health import LIVE, PATHS, UPTIME, report
 from .limits import REQUEST_LINE_BYTES_MAX, SLICE_US, STRANGERS_TURN_US, TURN_US
+from .long_work import ASIDE, Aside
 from .messages.jobs import add_jobs
 from .messages.templates import TEMPLATES, Templates
 from .metrics import add_metrics
@@ -28,7 +29,7 @@ from .rest import add_rest
 from .rest.broker_properties import HEADER as MESSAGE
 from .services import Services
 from .transport.connection import HttpConnection, lift_limits_of_websockets, watch_bodies
-from .transport.origins import is_browser, only_own_pages
+from .transport.origins import is_browser, only_known_hosts, only_own_pages
 from .transport.request_log import log_requests
 from .transport.websocket import add_websocket
 
@@ -48,9 +49,10 @@ class HttpServer:
         self._clock = clock = services.clock
         self._connections: set[HttpConnection] = set()
         self._turns = Turns(SLICE_US, TURN_US, STRANGERS_TURN_US, clock.stopwatch_us, clock.computed_us)
+        hosts = only_known_hosts(self._refuse)
         guard = only_own_pages(self._refuse, lambda: services.access.verify, services.allowed_hosts)
         app = web.Application(
-            client_max_size=REQUEST_BYTES_MAX, middlewares=[log_requests, watch_bodies, guard, errors_as_json]
+            client_max_size=REQUEST_BYTES_MAX, middlewares=[log_requests, watch_bodies, hosts, guard, errors_as_json]
         )
         app.on_response_prepare.append(lift_limits_of_websockets)
         app.on_response_prepare.append(_keep_types)
@@ -58,8 +60,9 @@ class HttpServer:
             app.router.add_get(path, self._health)
         add_websocket(app, services.amqp)
         add_metrics(app, services)
+        self._aside = app[ASIDE] = Aside()
         add_jobs(app, services.broker, clock)
-        app[TEMPLATES] = Templates(services.files)
+        app[TEMPLATES] = Templates(services.files, self._aside)
         add_control(app, services)
         add_page(app, services)
         add_rest(app, services)
@@ -78,6 +81,7 @@ class HttpServer:
             self._connections,
             self._refuse,
             clock=self._clock,
+            lines=self._services.broker.lines,
             turns=self._turns,
             is_stranger=lambda: self._services.access.verify,
             line_bytes_max=REQUEST_LINE_BYTES_MAX,
@@ -86,6 +90,7 @@ class HttpServer:
     async def stop(self) -> None:
         """Give requests a moment to end; then close, and at last abort, the connections."""
         await self._runner.cleanup()
+        self._aside.stop()
         for cut in (False, True):
             for connection in list(self._connections) if cut else ():
                 connection.abort()

@@ -9,6 +9,7 @@ import difflib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NoReturn, TypeVar
 
 from ..broker.model.descriptions import (
@@ -24,6 +25,11 @@ from ..broker.model.profiles import KIB
 from .json_text import JsonNode
 
 _T = TypeVar("_T")
+
+SUGGESTIONS_MAX = 20
+"""Errors that name what may be meant."""
+COMPARED_MAX = 1_000
+"""Names that a misspelt one is compared with: 20 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +99,10 @@ class Cursor:
     def _problem(self, message: str) -> Problem:
         return Problem(self.file, self.node.line, self.node.column, f"{self.path} {message}")
 
+    def hint(self, written: str, known: Iterable[str]) -> str:
+        """ "; did you mean ...?" with the known name closest to `written`, or nothing; only for the first errors."""
+        return suggestion(written, known) if len(self.findings.errors) < SUGGESTIONS_MAX else ""
+
     def mistyped(self, expected: str) -> NoReturn:
         """Fail because the value is not of the `expected` type."""
         value = self.node.value
@@ -115,8 +125,9 @@ class Cursor:
             if name is None and more:
                 child.warn("is not a property of the file: it is passed over")
             elif name is None:
-                child.note(f"is not a known property{suggestion(written, known)}")
-                misspelt.add(suggestion(written, known))
+                hint = self.hint(written, known)
+                child.note(f"is not a known property{hint}")
+                misspelt.add(hint)
             elif name in found:
                 child.note("is given twice")
             elif node.value is not None:
@@ -184,7 +195,7 @@ class Cursor:
         text = self.text()
         chosen = {each.lower(): each for each in allowed}.get(text.lower())
         if chosen is None:
-            self.fail(f"is {json_of(text)}; allowed is {', '.join(allowed)}{suggestion(text, allowed)}")
+            self.fail(f"is {json_of(text)}; allowed is {', '.join(allowed)}{self.hint(text, allowed)}")
         return chosen
 
     def status(self) -> EntityStatus:
@@ -231,7 +242,7 @@ def json_of(value: object) -> str:
 
 def suggestion(written: str, known: Iterable[str]) -> str:
     """ "; did you mean ...?" with the known name closest to `written`, or nothing."""
-    proper = {name.lower(): name for name in known}
+    proper = {name.lower(): name for name in islice(known, COMPARED_MAX)}
     close = difflib.get_close_matches(written.lower(), proper, n=1)
     return f"; did you mean {proper[close[0]]}?" if close else ""
 

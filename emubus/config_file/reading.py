@@ -47,7 +47,7 @@ from ..broker.model.validation import (
     topic_violations,
 )
 from ..broker.rules import FilterError, compile_filter
-from .cursor import ConfigFileError, Cursor, Members, Problem, items_of, json_of, refuse_duplicates, suggestion
+from .cursor import ConfigFileError, Cursor, Members, Problem, items_of, json_of, refuse_duplicates
 from .json_text import JsonTextError, parse_json
 from .properties import (
     CORRELATION_PROPERTIES,
@@ -332,7 +332,8 @@ class _Reader:
             target = cursor.text()
             key = entity_key(strip_authority(target))
             if key not in names:
-                cursor.note(f"is {json_of(target)}; there is no queue or topic of that name{suggestion(key, names)}")
+                hint = cursor.hint(key, names)
+                cursor.note(f"is {json_of(target)}; there is no queue or topic of that name{hint}")
 
 
 def _values_in(members: Members, name: str) -> dict[str, PropertyValue]:

@@ -55,13 +55,17 @@ def config_json(namespace: str, entities: Iterable[Description], keys: Sequence[
     """The Config.json of a namespace; queues and topics by name. `keys` are those of the namespace."""
     lasting = (each for each in entities if not is_passing(each))
     found = sorted(lasting, key=lambda each: entity_key(each.name))
-    subscriptions = [each for each in found if isinstance(each, SubscriptionDescription)]
+    subscriptions: dict[str, list[SubscriptionDescription]] = {}
+    for each in found:
+        if isinstance(each, SubscriptionDescription):
+            subscriptions.setdefault(entity_key(each.topic_name), []).append(each)
     own: JsonObject = {"Name": namespace}
     rules = [_key_json(each) for each in keys if each != DEFAULT_SHARED_KEY and each.scope is None]
     if rules:
         own["AuthorizationRules"] = rules
     own["Queues"] = [_queue(each) for each in found if isinstance(each, QueueDescription)]
-    own["Topics"] = [_topic(each, subscriptions) for each in found if isinstance(each, TopicDescription)]
+    topics = [each for each in found if isinstance(each, TopicDescription)]
+    own["Topics"] = [_topic(each, subscriptions.get(entity_key(each.name), ())) for each in topics]
     return {"UserConfig": {"Namespaces": [own], "Logging": {"Type": "File"}}}
 
 
@@ -71,12 +75,11 @@ def _queue(queue: QueueDescription) -> JsonObject:
 
 
 def _topic(topic: TopicDescription, subscriptions: Iterable[SubscriptionDescription]) -> JsonObject:
-    own = [_subscription(each) for each in subscriptions if entity_key(each.topic_name) == entity_key(topic.name)]
     properties = _properties(topic, TOPIC_PROPERTIES)
     return {
         "Name": topic.name,
         "Properties": {**properties, **_keys(topic.authorization_rules)},
-        "Subscriptions": own,
+        "Subscriptions": [_subscription(each) for each in subscriptions],
     }
 
 

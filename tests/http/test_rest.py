@@ -205,17 +205,24 @@ def test_with_a_parameter_in_its_type_a_batch_is_one_message(rest: Rest) -> None
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", "The batch is no JSON: Expecting value"),
+        (b"", "The batch can't be read as JSON: line 1, column 1: a value is expected, and the text ends."),
         (b"{}", "The batch is no JSON array of messages, or it is empty."),
         (b"[]", "The batch is no JSON array of messages, or it is empty."),
-        (b"[" * 100_000, "The batch is no JSON: "),
+        (b"[" * 100_000, "The batch can't be read as JSON: line 1, column 257: it is nested more than 256 deep"),
+        (
+            b'[{"Body":"a","Body":"b"}]',
+            "The batch can't be read as JSON: line 1, column 14: the name 'Body' is given twice",
+        ),
         (b'[{"Body":"good"},1]', "Message 2 of the batch is invalid: it is no JSON object."),
         (b'[{"Body":{"a":1}}]', "Message 1 of the batch is invalid: 'Body' is of type dict; it must be a string."),
         (b'[{"Body":"?","IsBodyBase64":true}]', "Message 1 of the batch is invalid: 'Body' is not base64"),
         (b'[{"Body":"","IsBodyBase64":"yes"}]', "Message 1 of the batch is invalid: 'IsBodyBase64' is 'yes'"),
         (b'[{"UserProperties":{"a":[]}}]', "Message 1 of the batch is invalid: The user property 'a' is an object"),
         (b'[{"BrokerProperties":[]}]', "Message 1 of the batch is invalid: 'BrokerProperties' is no JSON object."),
-        (b'[{"Body":"\\ud800"}]', "The message can't be encoded: "),
+        (
+            b'[{"Body":"\\ud800"}]',
+            "The batch can't be read as JSON: line 1, column 10: a lone surrogate is not a character",
+        ),
     ],
 )
 def test_a_batch_that_is_none_is_refused_whole(rest: Rest, content: bytes, problem: str) -> None:

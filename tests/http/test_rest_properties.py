@@ -199,6 +199,7 @@ def test_headers_of_http_and_of_what_requests_pass_through_are_no_properties(
         ([("BrokerProperties", "{'Label': 'x'}")], "The value '{'Label': 'x'}' of the HTTP header 'BrokerProperties'"),
         ([("BrokerProperties", "[]")], "The value '[]' of the HTTP header 'BrokerProperties' is invalid"),
         ([("BrokerProperties", '{"TimeToLive":NaN}')], "The value '{\"TimeToLive\":NaN}' of the HTTP header"),
+        ([("BrokerProperties", '{"TimeToLive":1' + "0" * 400 + "}")], 'The value \'{"TimeToLive":1000'),
     ],
 )
 def test_a_header_that_is_malformed_is_refused_with_its_name_and_value(
@@ -219,7 +220,6 @@ def test_a_header_that_is_malformed_is_refused_with_its_name_and_value(
         ("TimeToLive", "PT5M"),
         ("TimeToLive", "inf"),
         ("TimeToLive", True),
-        ("TimeToLive", 10**400),
         ("TimeToLiveTimeSpan", "0:0:40"),
         ("ScheduledEnqueueTimeUtc", "tomorrow"),
         ("ScheduledEnqueueTimeUtc", 5),

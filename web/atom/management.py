@@ -33,6 +33,7 @@ from ..authorization import may, may_forward
 from ..errors import HttpRefusal, management_error_body, refusal_of
 from ..resources import Resource, ResourceKind, resource_of
 from ..services import Services
+from ..transport.connection import BROKEN
 from .calls import ManagementCall, body_of
 from .descriptions import ReadContext, subscription_in, top_level_in
 from .feeds import ENTRY_TYPE, FEED_TYPE, FeedEntry, entry_markup, feed_markup, nothing_markup
@@ -82,7 +83,7 @@ class Management:
             refusal = too_large()
         except web.HTTPException:
             raise
-        except ConnectionError:  # the client has disconnected
+        except BROKEN:
             raise
         except Exception:
             log.exception("request failed", method=request.method, path=request.path)

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Final
 
-from aiohttp import web
-
 from ...broker.admin.overview import Overview
 from ...broker.model.catalog import Description
 from ...broker.model.descriptions import (
@@ -34,7 +32,8 @@ from ..exports.arm import arm_template
 from ..exports.commands import commands
 from ..exports.config_import import CONFIG_BYTES_MAX, import_config
 from ..json_object import JsonObject
-from .endpoints import JSON, ControlCall, ControlRefusal, Endpoint, read_body
+from ..json_writer import json_pieces
+from .endpoints import JSON, ControlCall, ControlRefusal, Endpoint, answer_in_pieces, read_body
 from .entities import ENTITY_AT, ENTITY_PATH
 from .schema import (
     Schema,
@@ -290,22 +289,25 @@ async def delete_rule(call: ControlCall) -> object:
 
 async def export_config(call: ControlCall) -> object:
     """The running namespace as a Config.json."""
-    return call.services.config_json()
+    make = call.services.config_json()
+    return await answer_in_pieces(call.request, lambda: json_pieces(make()))
 
 
 async def export_arm(call: ControlCall) -> object:
     """The running namespace as an ARM template."""
-    return arm_template(call.services.config_json())
+    make = call.services.config_json()
+    return await answer_in_pieces(call.request, lambda: json_pieces(arm_template(make())))
 
 
 async def export_commands(call: ControlCall) -> object:
     """The running namespace as commands."""
-    return web.Response(text=commands(call.services.config_json()), content_type=PLAIN)
+    make = call.services.config_json()
+    return await answer_in_pieces(call.request, lambda: map(str.encode, commands(make())), f"{PLAIN}; charset=utf-8")
 
 
 async def post_config(call: ControlCall) -> object:
     """Create what a Config.json has and the namespace lacks."""
-    found = import_config(call.services, await read_body(call.request, CONFIG_BYTES_MAX))
+    found = await import_config(call.services, await read_body(call.request, CONFIG_BYTES_MAX), call.aside)
     failures = [{"path": path, "message": reason} for path, reason in found.failures]
     return {"created": found.created, "existing": found.existing, "failures": failures}
 

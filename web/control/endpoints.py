@@ -7,10 +7,12 @@ what any endpoint does. The routes and the OpenAPI document are made of the same
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 from aiohttp import hdrs, web
@@ -18,7 +20,11 @@ from aiohttp import hdrs, web
 from ...broker.errors import BrokerError, Condition
 from ..authorization import require_manage
 from ..json_object import JsonObject
+from ..json_reader import JsonError, read_json
+from ..json_writer import PIECE_BYTES, json_pieces
+from ..long_work import ASIDE, ASIDE_BYTES, Aside, Pace
 from ..services import Services
+from ..transport.connection import BROKEN
 from .schema import Invalid, Schema, read, read_text
 
 ROOT: Final = "/emubus/v1"
@@ -69,6 +75,8 @@ MEANINGS: Final[Mapping[int, str]] = {
     503: "A messaging store is out, or the namespace is being restored; nothing was done.",
 }
 
+T = TypeVar("T")
+
 log = structlog.get_logger(__name__)
 
 
@@ -90,6 +98,11 @@ class ControlCall:
     path: JsonObject
     query: JsonObject
     body: JsonObject
+
+    @property
+    def aside(self) -> Aside:
+        """The thread for work that can't be cut."""
+        return self.request.app[ASIDE]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +194,16 @@ class Endpoint:
             data = b"{}"
         else:
             _require_type(request, JSON)
-        return JsonObject(read(parse_json(data), self.body, "body"))
+        return await request.app[ASIDE].run(partial(_values, data, self.body), len(data))
+
+
+def _values(data: bytes, schema: Schema) -> JsonObject:
+    """The values of a body. Invalid."""
+    try:
+        found = read_json(data)
+    except JsonError as error:
+        raise Invalid(f"the body can't be read as JSON: {error}") from None
+    return JsonObject(read(found, schema, "body"))
 
 
 def _require_type(request: web.Request, wanted: str) -> None:
@@ -205,22 +227,93 @@ def _too_large(bytes_max: int) -> ControlRefusal:
     return ControlRefusal(413, f"The body has more than {bytes_max} bytes.")
 
 
-def parse_json(data: bytes) -> object:
-    """Parse a JSON text; raises Invalid, also for NaN and Infinity."""
-    try:
-        return json.loads(data.decode(), parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise Invalid(f"the body is not JSON: {ascii(str(error))[1:-1]}") from None
-
-
-def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is no JSON")
-
-
 def answer(result: object, status: int = 200) -> web.Response:
     """A JSON answer."""
     body = json.dumps(result, separators=(",", ":"), allow_nan=False).encode()
     return web.Response(body=body, status=status, content_type=JSON)
+
+
+async def answer_of_list(
+    call: ControlCall,
+    name: str,
+    items: Sequence[T],
+    shown: Callable[[T], object],
+    size: Callable[[T], int],
+    more: Mapping[str, object] | None = None,
+) -> web.StreamResponse:
+    """An answer with a list of what senders have made, however large, and `more`: one item after the other.
+
+    An item of about `size` bytes is made and written aside if it is large, and nothing is held for longer than it takes
+    to send it. Items must not be able to fail: the answer may have begun.
+    """
+    written = _Written(call.request)
+    pace = Pace()
+    await written.add([f'{{"{name}":['.encode()])
+    for number, item in enumerate(items):
+        if number:
+            await written.add([b","])
+        await written.add(await call.aside.run(partial(_pieces, shown, item, size(item)), size(item)))
+        await pace.step()
+    rest = json.dumps(more or {}, separators=(",", ":")).encode()
+    await written.add([b"]," + rest[1:] if more else b"]}"])
+    return await written.end()
+
+
+async def answer_in_pieces(
+    request: web.Request, make: Callable[[], Iterable[bytes]], media_type: str = JSON
+) -> web.StreamResponse:
+    """An answer whose text is made aside."""
+    written = _Written(request, media_type)
+    await written.add(await request.app[ASIDE].run(lambda: list(make())))
+    return await written.end()
+
+
+def _pieces(shown: Callable[[T], object], item: T, size_bytes: int) -> list[bytes]:
+    value = shown(item)
+    if size_bytes <= ASIDE_BYTES:
+        return [json.dumps(value, separators=(",", ":"), allow_nan=False).encode()]
+    return list(json_pieces(value))
+
+
+class _Written:
+    """An answer that is written piece by piece; a short one is sent as a whole, with its length."""
+
+    def __init__(self, request: web.Request, media_type: str = JSON) -> None:
+        self._request = request
+        self._headers = {hdrs.CONTENT_TYPE: media_type}
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+        self._response: web.StreamResponse | None = None
+        self._is_lost = False
+
+    async def add(self, pieces: Iterable[bytes]) -> None:
+        """Write pieces, or keep them until there are enough."""
+        for piece in pieces:
+            self._waiting.append(piece)
+            self._waiting_bytes += len(piece)
+            if self._waiting_bytes >= PIECE_BYTES:
+                await self._flush()
+
+    async def end(self) -> web.StreamResponse:
+        """The whole answer."""
+        if self._response is None:
+            return web.Response(body=b"".join(self._waiting), headers=self._headers)
+        await self._flush()
+        if not self._is_lost:
+            with suppress(ConnectionError):
+                await self._response.write_eof()
+        return self._response
+
+    async def _flush(self) -> None:
+        if self._response is None:
+            self._response = web.StreamResponse(headers=self._headers)
+            await self._response.prepare(self._request)
+        data, self._waiting, self._waiting_bytes = b"".join(self._waiting), [], 0
+        if data and not self._is_lost:
+            try:
+                await self._response.write(data)  # waits while the client reads slowly
+            except ConnectionError:
+                self._is_lost = True
 
 
 def error_answer(status: int, message: str, headers: Mapping[str, str] | None = None) -> web.Response:
@@ -256,7 +349,7 @@ async def errors_as_json(
         if refused.status < 400:
             raise
         return error_answer(refused.status, refused.reason or "")
-    except ConnectionError:
+    except BROKEN:
         raise
     except Exception:
         log.exception("request failed", method=request.method, path=request.path)

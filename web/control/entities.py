@@ -13,7 +13,7 @@ from ...broker.admin.figures import HOME_NAMES
 from ...broker.admin.overview import Overview, PartitionReport
 from ...broker.api import OutageKind
 from ...broker.message.bounds import IDENTIFIER_CHARS_MAX
-from .endpoints import ControlCall, ControlRefusal, Endpoint
+from .endpoints import ControlCall, ControlRefusal, Endpoint, answer_of_list
 from .message_json import MESSAGES, NUMBER_MAX, message_json
 from .paging import NEXT_PAGE, NUMBER_PAGE, PAGE, deprecated, number_of_page, page_of
 from .schema import Schema, array, boolean, choice, counts, default, fields_of, integer, named, nullable, record, text
@@ -211,11 +211,9 @@ async def list_messages(call: ControlCall) -> object:
         session_id=query.optional("session_id", str),
         partition_id=query.optional("partition_id", int),
     )
-    return {
-        "messages": [message_json(each) for each in page.messages],
-        "next_sequence_number": page.next_sequence_number,
-        "next_page": None if page.next_sequence_number is None else str(page.next_sequence_number),
-    }
+    following = page.next_sequence_number
+    more = {"next_sequence_number": following, "next_page": None if following is None else str(following)}
+    return await answer_of_list(call, "messages", page.messages, message_json, lambda seen: len(seen.encoded), more)
 
 
 async def list_sessions(call: ControlCall) -> object:

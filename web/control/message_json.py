@@ -6,7 +6,6 @@ Knows the JSON of AMQP types that JSON lacks. Does not know where the message co
 from __future__ import annotations
 
 import base64
-import json
 import math
 import uuid
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from ...broker.message.message import effective_ttl
 from ...codec.decode import decode
 from ...codec.errors import DecodeError
 from ...codec.types import Array, Described, Symbol, Timestamp
+from ..json_reader import JsonError, read_json
 from ..messages.annotations import STATES
 from .paging import NEXT_PAGE
 from .schema import Schema, anything, array, integer, named, nullable, record, text
@@ -41,6 +41,8 @@ _PROPERTY_FIELDS: Final = (
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 NUMBER_MAX: Final = (1 << 63) - 1
+VALUES_SHOWN_MAX: Final = 1_000_000
+"""Most values of a body that is shown as JSON; with more it is shown as text. They take a second aside."""
 
 _NAMED: Final[Schema] = {"type": "object", "additionalProperties": True}
 
@@ -49,7 +51,7 @@ CONTENT: Final[dict[str, Schema]] = {
     "base64": nullable(text("In base64.", chars_max=1 << 30)),
     "json": anything("As JSON."),
 }
-"""The fields of bytes: text if they are UTF-8, else in base64; `json` if they are JSON."""
+"""The fields of bytes: text if they are UTF-8, else in base64; `json` if `json_reader` can read them."""
 
 MESSAGE: Final = named(
     "Message",
@@ -193,16 +195,11 @@ def data_json(data: bytes) -> BodyJson:
 
 
 def _parsed_or_none(content: str) -> object:
-    """The JSON value in a text; None if it is not JSON."""
+    """The JSON value in a text; None if it is not JSON, or beyond the limits of `json_reader`."""
     try:
-        return _finite(json.loads(content))
-    except (ValueError, RecursionError):
+        return read_json(content, VALUES_SHOWN_MAX)
+    except JsonError:
         return None
-
-
-def _finite(value: object) -> object:
-    json.dumps(value, allow_nan=False)  # ValueError for NaN and Infinity
-    return value
 
 
 def _fields(values: list[object] | None, names: tuple[str, ...]) -> dict[str, object]:

@@ -22,7 +22,7 @@ from ...broker.message.builder import TTL_MS_MAX, NewMessage
 from ...broker.model.descriptions import SubscriptionDescription
 from ..json_object import JsonObject
 from ..single_send import Sent, send_one
-from .endpoints import ControlCall, ControlRefusal, Endpoint
+from .endpoints import ControlCall, ControlRefusal, Endpoint, answer_of_list
 from .entities import ENTITY_AT, ENTITY_PATH, SUB_QUEUES
 from .message_json import FAILED_MESSAGE, MESSAGE, NUMBER_MAX, message_json
 from .receiving import received
@@ -245,7 +245,14 @@ async def receive_messages(call: ControlCall) -> object:
             sessions=entity.requires_session and body["sub_queue"] == "active",
             outcome=outcome,
         )
-    return {"messages": [_shown(entity, each, outcome is None) for each in found], "session_id": session_id}
+    return await answer_of_list(
+        call,
+        "messages",
+        found,
+        lambda each: _shown(entity, each, outcome is None),
+        lambda each: len(each.payload),
+        {"session_id": session_id},
+    )
 
 
 def _shown(entity: Entity, delivery: Delivery, is_locked: bool) -> dict[str, object]:

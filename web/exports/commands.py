@@ -25,8 +25,8 @@ _FIELDS: Final[Mapping[str, str]] = {
 }
 
 
-def commands(config: Mapping[str, object]) -> str:
-    """A script for a shell."""
+def commands(config: Mapping[str, object]) -> list[str]:
+    """The lines of a script for a shell."""
     (namespace,) = JsonObject(config).object_of("UserConfig").objects_of("Namespaces")
     lines: list[str] = []
     later: list[str] = []
@@ -46,7 +46,7 @@ def commands(config: Mapping[str, object]) -> str:
             if "Rules" in subscription:
                 lines.append(shlex.join(["emubus", "rules", path, "--remove", "$Default"]))
                 lines += (_rule(path, rule) for rule in subscription.objects_of("Rules"))
-    return "".join(f"{line}\n" for line in [*lines, *later])
+    return [f"{line}\n" for line in [*lines, *later]]
 
 
 def _create(kind: str, path: str, properties: Mapping[str, object]) -> str:

@@ -24,6 +24,7 @@ from ...broker.broker import Broker
 from ...broker.clock import Clock
 from ...broker.errors import BrokerError, Condition
 from ...broker.model.descriptions import entity_key
+from ..long_work import Pace
 from .filter import MessageFilter
 from .verbs import GONE, Failures, Plan, PlanRun
 
@@ -269,7 +270,7 @@ class _Batches:
     async def _searched(self) -> AsyncGenerator[list[Seen], None]:
         """The messages that the selection lets through, partition after partition."""
         selection = self._selection
-        count = READ_AT_ONCE if selection.filter.sieves else AT_ONCE
+        count, pace = READ_AT_ONCE if selection.filter.sieves else AT_ONCE, Pace()
         for index, end in enumerate(self._ends):
             if end is None or selection.partition not in (None, index):
                 continue
@@ -278,7 +279,7 @@ class _Batches:
                 messages, first = await self._read(index, first, count)
                 messages = [seen for seen in messages if seen.sequence_number < end]
                 self._job.searched(len(messages))
-                found = list(selection.filter.chosen(messages))
+                found = list(await selection.filter.chosen(messages, pace))
                 for start in range(0, len(found), AT_ONCE):
                     yield found[start : start + AT_ONCE]
 

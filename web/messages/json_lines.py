@@ -151,7 +151,14 @@ def message_of(line: object) -> tuple[bytes, str]:
     """The encoded message of a line, and its state. ValueError."""
     if not isinstance(line, dict) or not isinstance(line.get("message"), dict):
         raise ValueError("a line is an object with the field 'message', an object")
-    message: Mapping[str, object] = line["message"]
+    try:
+        return _encoded(line["message"]), str(line.get("state"))
+    except (TypeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+
+
+def _encoded(message: Mapping[str, object]) -> bytes:
+    """The encoded message. ValueError, TypeError."""
     if unknown := message.keys() - _NAMES:
         raise ValueError(f"a message has no field '{sorted(unknown)[0][:60]}'; it has {', '.join(sorted(_NAMES))}")
     sections: dict[int, bytes] = {}
@@ -164,12 +171,9 @@ def message_of(line: object) -> tuple[bytes, str]:
         if entries := _object(message, name):
             sections[code] = encode(_map_of(entries, key_type))
     body = _body_of(_object(message, "body"))
-    try:
-        footer = sections.pop(0x78, None)
-        start = b"".join(bytes((0, 0x53, code)) + sections[code] for code in sorted(sections))
-    except (TypeError, ValueError) as error:
-        raise ValueError(str(error)) from None
-    return start + body + (b"" if footer is None else b"\x00\x53\x78" + footer), str(line.get("state"))
+    footer = sections.pop(0x78, None)
+    start = b"".join(bytes((0, 0x53, code)) + sections[code] for code in sorted(sections))
+    return start + body + (b"" if footer is None else b"\x00\x53\x78" + footer)
 
 
 def _object(message: Mapping[str, object], name: str) -> dict[str, object]:
@@ -235,7 +239,4 @@ def _data_of(part: object) -> bytes:
 
 
 def _section(code: int, value: object) -> bytes:
-    try:
-        return bytes((0, 0x53, code)) + encode(value)
-    except TypeError as error:
-        raise ValueError(str(error)) from None
+    return bytes((0, 0x53, code)) + encode(value)

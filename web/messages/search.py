@@ -14,6 +14,7 @@ from ...broker.address import SubQueue
 from ...broker.admin.overview import Overview, PartitionReport, Seen
 from ...broker.api import Entity
 from ...broker.clock import Clock
+from ..long_work import Pace
 from .annotations import enqueued_at
 from .filter import MessageFilter
 
@@ -64,6 +65,7 @@ class MessageSearch:
         self._clock = clock
         self._ends_us = clock.stopwatch_us() + SEARCH_US_MAX
         self._searched_count = 0
+        self._pace = Pace(clock.stopwatch_us)
 
     async def find(self, query: Query) -> Found:
         """The page of a query. Raises BrokerError (not-found) for an unknown partition."""
@@ -80,7 +82,7 @@ class MessageSearch:
             count = at_once if query.filter.sieves else query.count - len(found)
             at_once = min(2 * at_once, READ_COUNT)
             messages, following = await self._read(query, start, count, min(bytes_left, READ_BYTES_MAX))
-            for seen in query.filter.chosen(messages):
+            for seen in await query.filter.chosen(messages, self._pace):
                 found.append(seen)
                 bytes_left -= len(seen.encoded)
                 if len(found) == query.count or bytes_left <= 0:
@@ -151,7 +153,7 @@ class MessageSearch:
                 messages, following = await self._read(query, following, count, READ_BYTES_MAX)
                 messages = [seen for seen in messages if seen.sequence_number < stop]
                 self._searched_count += len(messages)
-                chosen = query.filter.chosen(messages)
+                chosen = await query.filter.chosen(messages, self._pace)
                 rows += ((enqueued_at(seen.encoded), seen.sequence_number) for seen in chosen)
             for row in reversed(rows):
                 yield row

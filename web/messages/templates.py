@@ -8,7 +8,6 @@ by the HTTP server.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
 from typing import Final
 
@@ -18,6 +17,9 @@ from aiohttp import web
 from ...broker.errors import BrokerError, Condition
 from ...broker.names import KeptFile
 from ..json_object import JsonObject
+from ..json_reader import read_json
+from ..json_writer import json_pieces
+from ..long_work import Aside
 from ..services import KeptFiles
 from .json_lines import message_of
 
@@ -25,6 +27,8 @@ TEMPLATES_MAX: Final = 200
 MESSAGE_CHARS_MAX: Final = 512 << 10
 """Longest message of a template, as JSON."""
 NAME_CHARS_MAX: Final = 100
+FILE_VALUES_MAX: Final = TEMPLATES_MAX * MESSAGE_CHARS_MAX // 2
+"""Most values in the file: all that its templates may have."""
 
 log = structlog.get_logger(__name__)
 
@@ -32,8 +36,9 @@ log = structlog.get_logger(__name__)
 class Templates:
     """The templates of a server."""
 
-    def __init__(self, files: KeptFiles | None) -> None:
+    def __init__(self, files: KeptFiles | None, aside: Aside) -> None:
         self._files = files
+        self._aside = aside
         self._kept: dict[str, JsonObject] | None = None
         self._turn = asyncio.Lock()
 
@@ -49,22 +54,27 @@ class Templates:
             raise BrokerError(Condition.NOT_FOUND, f"There is no template '{name}'.")
         return kept[name]
 
+    async def encoded(self, name: str) -> bytes:
+        """The encoded message of a template. BrokerError (not-found)."""
+        message = await self.get(name)
+        data, _ = await self._aside.run(lambda: message_of({"message": dict(message)}))
+        return data
+
     async def put(self, name: str, message: JsonObject) -> None:
         """Keep a message, in place of the one that has the name. BrokerError (argument-error: no message; too many)."""
         try:
-            message_of({"message": dict(message)})
+            size = await self._aside.run(lambda: _checked_size(message))
         except ValueError as error:
             raise BrokerError(Condition.ARGUMENT_ERROR, f"This is no message: {error}.") from None
+        if size > MESSAGE_CHARS_MAX:
+            text = f"The message has {size} characters as JSON; a template has at most {MESSAGE_CHARS_MAX}."
+            raise BrokerError(Condition.ARGUMENT_ERROR, text)
         kept = dict(await self._load())
         kept[name] = message
         if len(kept) > TEMPLATES_MAX:
             raise BrokerError(
                 Condition.RESOURCE_LIMIT_EXCEEDED, f"There are {TEMPLATES_MAX} templates: delete one before."
             )
-        size = len(json.dumps(dict(message)))
-        if size > MESSAGE_CHARS_MAX:
-            text = f"The message has {size} characters as JSON; a template has at most {MESSAGE_CHARS_MAX}."
-            raise BrokerError(Condition.ARGUMENT_ERROR, text)
         await self._write(kept)
 
     async def delete(self, name: str) -> None:
@@ -76,21 +86,28 @@ class Templates:
         async with self._turn:
             if self._kept is None:
                 data = b"" if self._files is None else await asyncio.to_thread(self._files.read, KeptFile.TEMPLATES)
-                self._kept = _parsed(data)
+                self._kept = await self._aside.run(lambda: _parsed(data))
             return self._kept
 
     async def _write(self, kept: dict[str, JsonObject]) -> None:
         async with self._turn:
             if self._files is not None:
-                data = json.dumps({name: dict(message) for name, message in kept.items()}, indent=1).encode()
+                data = await self._aside.run(lambda: b"".join(json_pieces(kept)))
                 await asyncio.to_thread(self._files.write, KeptFile.TEMPLATES, data)
             self._kept = kept
+
+
+def _checked_size(message: JsonObject) -> int:
+    """The number of characters of a message as JSON. ValueError if it is none."""
+    message_of({"message": dict(message)})
+    return sum(map(len, json_pieces(message)))
 
 
 def _parsed(data: bytes) -> dict[str, JsonObject]:
     """The templates in a file; one that can't be read counts as none, and is said so in the log."""
     try:
-        return {name: JsonObject(message) for name, message in JsonObject(json.loads(data or b"{}")).items()}
+        found = JsonObject(read_json(data or b"{}", FILE_VALUES_MAX))
+        return {name: JsonObject(message) for name, message in found.items()}
     except (TypeError, ValueError) as error:
         log.warning("the templates of messages can't be read", file=KeptFile.TEMPLATES.value, cause=str(error))
         return {}

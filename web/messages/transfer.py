@@ -5,9 +5,9 @@ Knows what is kept of failures. Does not know what a line says (`json_lines`), a
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from ...broker.address import SubQueue
@@ -18,7 +18,10 @@ from ...broker.broker import Broker
 from ...broker.errors import BrokerError, Condition
 from ...broker.model.descriptions import TopicDescription
 from ...codec.errors import DecodeError
+from ..json_reader import read_json
+from ..json_writer import json_pieces
 from ..limits import BATCH_JSON_FACTOR
+from ..long_work import Aside, Pace
 from ..single_send import send_each
 from .annotations import STATES
 from .jobs import Selection
@@ -29,6 +32,8 @@ JSON_LINES: Final = "application/jsonl"
 AT_ONCE: Final = 50
 AT_ONCE_BYTES: Final = 2 << 20
 FAILURES_MAX: Final = 100
+LINE_VALUES_MAX: Final = 2_000_000
+"""Most values of JSON in a line: a message of 256 KiB may hold 260 000 of AMQP, each an object of two."""
 _DEFERRED: Final = STATES[1]
 
 
@@ -52,10 +57,10 @@ class Imported:
 
 
 async def exported(
-    broker: Broker, entity: Entity, sub_queue: SubQueue, selection: Selection
+    broker: Broker, entity: Entity, sub_queue: SubQueue, selection: Selection, aside: Aside
 ) -> AsyncGenerator[bytes, None]:
     """The messages that are there now and match, as lines. BrokerError (server-busy) if one can't be reached."""
-    overview = Overview(broker)
+    overview, pace = Overview(broker), Pace()
     extents = await entity.extents(sub_queue)
     for index, extent in enumerate(extents):
         if selection.partition in (None, index):
@@ -73,7 +78,9 @@ async def exported(
                     partition_id=index,
                 )
                 found = [each for each in page.messages if each.sequence_number < extent.next_sequence_number]
-                yield b"".join(map(_written, selection.filter.chosen(found)))
+                for seen in await selection.filter.chosen(found, pace):
+                    yield await aside.run(partial(_written, seen), len(seen.encoded))
+                    await pace.step()
                 first = page.next_sequence_number
 
 
@@ -82,24 +89,25 @@ def _written(seen: Seen) -> bytes:
         line: object = line_of(seen)
     except DecodeError as error:  # the broker checks what it reads only
         line = {"sequence_number": seen.sequence_number, "error": str(error)}
-    return json.dumps(line, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    return b"".join((*json_pieces(line, is_ascii=False), b"\n"))
 
 
-async def imported(broker: Broker, entity: Entity, chunks: AsyncIterator[bytes]) -> Imported:
+async def imported(broker: Broker, entity: Entity, chunks: AsyncIterator[bytes], aside: Aside) -> Imported:
     """Send the messages of lines, in their order; each that fails leaves the others alone.
 
     BrokerError if the entity takes no messages; what came before stays sent.
     """
-    result = Imported()
+    result, pace = Imported(), Pace()
     batch: list[tuple[int, bytes, str]] = []
     size_bytes = number = 0
     async for line in _lines(chunks, broker.limits.message_bytes_max * BATCH_JSON_FACTOR):
         number += 1
         if not line.strip():
             continue
+        await pace.step()
         try:
-            encoded, state = message_of(json.loads(line))
-        except (ValueError, RecursionError) as error:
+            encoded, state = await aside.run(partial(_message_in, line), len(line))
+        except ValueError as error:
             result.failed(number, f"it is no message: {error}")
             continue
         batch.append((number, encoded, state))
@@ -109,6 +117,11 @@ async def imported(broker: Broker, entity: Entity, chunks: AsyncIterator[bytes])
             batch, size_bytes = [], 0
     await _send(broker, entity, batch, result)
     return result
+
+
+def _message_in(line: bytes) -> tuple[bytes, str]:
+    """The encoded message of a line, and its state. ValueError."""
+    return message_of(read_json(line, LINE_VALUES_MAX))
 
 
 async def _lines(chunks: AsyncIterator[bytes], bytes_max: int) -> AsyncGenerator[bytes, None]:

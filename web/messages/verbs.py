@@ -20,6 +20,7 @@ from ...broker.broker import Broker
 from ...broker.errors import BrokerError, Condition
 from ...broker.model.descriptions import SubscriptionDescription
 from ...codec.errors import DecodeError
+from ..long_work import Pace
 from ..single_send import Sent, send_each
 from .annotations import SCHEDULED, state_of
 from .changes import SCHEDULED_FOR, Changes, changed
@@ -219,7 +220,9 @@ class PlanRun:
         assert self.target is not None
         ready: dict[int, bytes] = {}
         sent: dict[int, Sent] = {}
+        pace = Pace()
         for number, data in encoded.items():
+            await pace.step()
             try:
                 ready[number] = changed(data, self._changes_of(data))
             except (DecodeError, TypeError, ValueError) as error:

@@ -1,5 +1,7 @@
 """Values as readable text: instants, durations, sizes, bodies; and the small charts of counts.
 
+Any thread may call it: a large message is made readable beside the event loop (`long_work`).
+
 Knows how much of a body is displayed. Does not know HTML: it returns text and numbers, and the templates escape them.
 Pure.
 """
@@ -12,8 +14,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Final
-from xml.parsers.expat import ExpatError
+from xml.parsers.expat import ExpatError, ParserCreate
 
 from ...broker.admin.overview import PartitionReport, Seen
 from ...broker.api import HEALTHY
@@ -26,8 +29,13 @@ BODY_CHARS_MAX: Final = 64 << 10
 HEX_BYTES_MAX: Final = 4 << 10
 HEX_ROW: Final = 16
 VALUE_CHARS_MAX: Final = 4 << 10
+PAIRS_MAX: Final = 200
+"""Most properties and annotations of a message that are displayed; a message may have 13 000."""
 PREVIEW_CHARS_MAX: Final = 120
-_TOKENS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+_TOKENS: Final = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\],:]|[^\s{}\[\],:"]+')
+_MARKUP: Final = re.compile(
+    r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<(?:[^<>\"']|\"[^\"]*\"|'[^']*')*>|[^<]+", re.DOTALL
+)
 _APPLICATION: Final = 0x74
 _TYPE_NAMES: Final[Mapping[type, str]] = {
     bool: "boolean",
@@ -248,7 +256,7 @@ def body_of(values: BodyJson) -> BodyView:
         cut = f"{len(data) - HEX_BYTES_MAX} more bytes" if len(data) > HEX_BYTES_MAX else ""
         return BodyView("binary", hex_table(data[:HEX_BYTES_MAX]), cut)
     if isinstance(values["json"], dict | list):
-        return _cut("JSON", indented(text))
+        return _cut("JSON", indented(text[:BODY_CHARS_MAX]), len(text) - BODY_CHARS_MAX)
     if text.lstrip("\ufeff \r\n\t").startswith("<"):
         markup = indented_xml(text)
         if markup is not None:
@@ -256,9 +264,9 @@ def body_of(values: BodyJson) -> BodyView:
     return _cut("text", text)
 
 
-def _cut(kind: str, text: str) -> BodyView:
-    over = len(text) - BODY_CHARS_MAX
-    return BodyView(kind, text[:BODY_CHARS_MAX], f"{over} more characters" if over > 0 else "")
+def _cut(kind: str, text: str, left_out: int = 0) -> BodyView:
+    over = max(0, len(text) - BODY_CHARS_MAX) + max(0, left_out)
+    return BodyView(kind, text[:BODY_CHARS_MAX], f"{over} more characters" if over else "")
 
 
 def indented(text: str) -> str:
@@ -282,19 +290,52 @@ def indented(text: str) -> str:
 
 
 def indented_xml(text: str) -> str | None:
-    """An XML text, indented; None for one that is not XML, declares entities, or is longer than what is shown."""
-    if len(text) > BODY_CHARS_MAX:
-        return None
-    from defusedxml.common import DefusedXmlException
-    from defusedxml.minidom import parseString
+    """An XML text, indented; None for one that is not XML, declares a document type, or is longer than what is shown.
 
-    try:
-        document = parseString(text.lstrip("\ufeff \r\n\t"))
-    except (ExpatError, DefusedXmlException, ValueError, RecursionError):
+    Expat, which needs no recursion, says whether it is XML; no tree of it is made. Elements with text only stay on
+    their line, text beside elements stays as it is.
+    """
+    text = text.lstrip("\ufeff \r\n\t")
+    if len(text) > BODY_CHARS_MAX or not _is_xml(text):
         return None
-    root = document.documentElement
-    lines = [] if root is None else root.toprettyxml(indent="  ").splitlines()
-    return "\n".join(line for line in lines if line.strip())
+    out: list[str] = []
+    depth = length = 0
+    before = ""
+    for match in _MARKUP.finditer(text):
+        token = match.group()
+        if token.isspace():
+            continue
+        is_end = token.startswith("</")
+        if is_end:
+            depth -= 1
+        is_text = token[0] != "<" or token.startswith("<![CDATA[")
+        is_inline = is_text or before == "text" or (is_end and before == "start")
+        if is_inline or not out:
+            out.append(token)
+        else:
+            out.append(f"\n{'  ' * depth}{token}")
+        length += len(out[-1])
+        if is_text:
+            before = "text"
+        elif is_end or token[:2] in ("<?", "<!") or token.endswith("/>"):
+            before = "end"
+        else:
+            before = "start"
+            depth += 1
+        if length > BODY_CHARS_MAX:
+            return "".join(out) + text[match.end() :]
+    return "".join(out)
+
+
+def _is_xml(text: str) -> bool:
+    """Whether a text is XML; one with a document type, which could declare entities, is not taken for it."""
+    if "<!DOCTYPE" in text:
+        return False
+    try:
+        ParserCreate("utf-8").Parse(text.encode(), True)  # whatever encoding the text names: it has been decoded
+    except (ExpatError, ValueError):
+        return False
+    return True
 
 
 def body_bytes(view: MessageView) -> tuple[bytes, str]:
@@ -320,7 +361,9 @@ def hex_table(data: bytes) -> str:
 
 
 def _pairs(values: Mapping[str, object]) -> list[tuple[str, str]]:
-    return [(name, value_text(value)) for name, value in values.items()]
+    """The first of some values, and how many are left out."""
+    shown = [(name, value_text(value)) for name, value in islice(values.items(), PAIRS_MAX)]
+    return [*shown, ("…", f"{len(values) - PAIRS_MAX:,} more; an export has all")] if len(values) > PAIRS_MAX else shown
 
 
 def value_text(value: object) -> str:

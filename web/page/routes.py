@@ -9,6 +9,7 @@ from typing import Final
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
+from ..long_work import ASIDE
 from ..messages.jobs import JOBS
 from ..messages.templates import TEMPLATES
 from ..services import Services
@@ -81,7 +82,7 @@ ASSETS: Final[Mapping[str, str]] = {
 
 def add_page(app: web.Application, services: Services) -> None:
     """Answer browsers at `/` and everything below `/emubus/page`."""
-    site = Site(services, app[JOBS], app[TEMPLATES])
+    site = Site(services, app[JOBS], app[TEMPLATES], app[ASIDE])
     app.router.register_resource(BrowserRoot(handler(site, overview.show)))
     for (method, name), view in VIEWS.items():
         app.router.add_route(method, f"{ROOT}/{name}", handler(site, view))

@@ -18,10 +18,12 @@ from ...broker.admin.overview import Overview
 from ...broker.api import Entity
 from ...broker.errors import BrokerError, Condition
 from ..errors import ANSWERS
+from ..long_work import Aside
 from ..messages.jobs import Jobs
 from ..messages.sessions import HeldSessions
 from ..messages.templates import Templates
 from ..services import Services
+from ..transport.connection import BROKEN
 from .flashes import Flash, Flashes
 from .forms import Failed, FormError
 from .gate import CHALLENGE, HEADERS, is_same_origin, require_key
@@ -65,8 +67,9 @@ def _templates() -> Environment:
 class Site:
     """The page of one server."""
 
-    def __init__(self, services: Services, jobs: Jobs, templates: Templates) -> None:
+    def __init__(self, services: Services, jobs: Jobs, templates: Templates, aside: Aside) -> None:
         self.services = services
+        self.aside = aside
         self.broker = services.broker
         self.flashes = Flashes()
         self.rates = Rates(services.clock.stopwatch_us)
@@ -184,6 +187,8 @@ async def _answer(site: Site, view: View, request: web.Request) -> web.Response:
         return site.refusal(request, ANSWERS[error.condition].status, error.description)
     except web.HTTPRequestEntityTooLarge as error:
         return site.refusal(request, 413, f"The form is too large: {error.text}")
+    except BROKEN:
+        raise
     except Exception:
         log.exception("request failed", method=request.method, path=request.path)
         return site.refusal(request, 500, "Internal error; see the server's log.")

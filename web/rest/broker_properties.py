@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NoReturn
+from typing import Final
 
 from ...broker import service_errors
 from ...broker.api import SEQUENCE_NUMBER_MAX
@@ -18,6 +18,7 @@ from ...broker.ids import token_to_uuid
 from ...broker.message.builder import TTL_MS_MAX
 from ..atom.parsing import excerpt
 from ..errors import HttpRefusal
+from ..json_reader import JsonError, read_json
 from .texts import http_date, identifier_text, instant_in, span_s_in
 
 HEADER: Final = "BrokerProperties"
@@ -53,12 +54,13 @@ class BrokerProperties:
 
 def broker_properties_in(text: str) -> BrokerProperties:
     """The properties in the header of a single message."""
+    problem = "no JSON object"
     try:
-        found = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        found = None
+        found = read_json(text)
+    except JsonError as error:
+        found, problem = None, f"no JSON object that can be read, {error}"
     if not isinstance(found, dict):
-        raise HttpRefusal(400, f"The value '{excerpt(text)}' of the HTTP header '{HEADER}' is invalid: no JSON object.")
+        raise HttpRefusal(400, f"The value '{excerpt(text)}' of the HTTP header '{HEADER}' is invalid: {problem}.")
     return read(found, PROPERTIES)
 
 
@@ -132,10 +134,6 @@ def _seconds(value: object) -> float | None:
 def _bad(name: str, value: object, expected: str) -> HttpRefusal:
     problem = f"The value '{excerpt(str(value))}' of the broker property '{name}' is invalid: it is not {expected}."
     return HttpRefusal(400, problem)
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ Sections = dict[int, list[object]]
 
 
 def answer(request: web.Request, delivery: Delivery, *, locked: bool, location: str | None = None) -> web.Response:
-    """The message: 201 if it is locked, at `location`, and 200 if it is deleted."""
+    """The message: 201 if it is locked, at `location`, and 200 if it is deleted. Any thread may call it."""
     sections = _sections(delivery.payload)
     headers: CIMultiDict[str] = CIMultiDict()
     properties = dict(zip(PROPERTY_NAMES, _fields(sections, _PROPERTIES), strict=False))

@@ -10,6 +10,7 @@ import asyncio
 import re
 import uuid
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 from urllib.parse import unquote
 
@@ -25,8 +26,9 @@ from ..atom.parsing import excerpt
 from ..authorization import require
 from ..errors import HttpRefusal, error_body, rest_refusal_of
 from ..limits import RECEIVE_S, RECEIVE_S_MAX, RETRY_AFTER_S
+from ..long_work import ASIDE
 from ..services import Services
-from ..transport.connection import HttpConnection
+from ..transport.connection import BROKEN, HttpConnection
 from .broker_properties import HEADER, as_header
 from .received import answer
 from .receiving import CLIENT, PendingReceive
@@ -131,7 +133,8 @@ class Rest:
             if not locked and not await wait.complete(delivery):
                 return web.Response(status=204)
             location = _location(request, address, str(delivery.sequence_number), delivery.token) if locked else None
-            response = answer(request, delivery, locked=locked, location=location)
+            make = partial(answer, request, delivery, locked=locked, location=location)
+            response = await request.app[ASIDE].run(make, len(delivery.payload))
             await response.prepare(request)
             await response.write_eof()
         except BaseException:  # the client has just disconnected, or the lock has expired
@@ -157,7 +160,7 @@ class Rest:
                 refusal = rest_refusal_of(error)
             except HttpRefusal as error:
                 refusal = error
-            except (web.HTTPException, ConnectionError):
+            except (web.HTTPException, *BROKEN):
                 raise
             except Exception:
                 log.exception("request failed", method=request.method, path=request.path)

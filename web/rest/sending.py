@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from collections.abc import Mapping
 from typing import Final
 
@@ -19,7 +18,9 @@ from ...broker.api import Sender
 from ...broker.message.builder import NewMessage, envelope
 from ..atom.parsing import excerpt
 from ..errors import HttpRefusal
+from ..json_reader import JsonError, read_json
 from ..limits import BATCH_JSON_FACTOR
+from ..long_work import ASIDE
 from .broker_properties import BATCH_PROPERTIES, HEADER, BrokerProperties, broker_properties_in, read
 from .headers import is_http_header, is_ignorable
 from .texts import LONG_MAX, header_text, property_in
@@ -34,7 +35,7 @@ async def encoded_in(request: web.Request, sender: Sender, now: int) -> tuple[by
     try:
         if is_batch:
             body = await body_of(request, sender.batch_bytes_max * BATCH_JSON_FACTOR)
-            return envelope([message.encoded() for message in _batch_messages(body, now)]), True
+            return await request.app[ASIDE].run(lambda: _batch(body, now), len(body)), True
         single = _single_message_headers(request)
         body = await body_of(request, sender.message_bytes_max)
         return _message(body, *single, now).encoded(), False
@@ -125,11 +126,16 @@ def _message(
 # ---- batches
 
 
+def _batch(body: bytes, now: int) -> bytes:
+    """The delivery of a batch. HttpRefusal, TypeError, ValueError."""
+    return envelope([message.encoded() for message in _batch_messages(body, now)])
+
+
 def _batch_messages(body: bytes, now: int) -> list[NewMessage]:
     try:
-        found = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise HttpRefusal(400, f"The batch is no JSON: {excerpt(str(error))}.") from None
+        found = read_json(body)
+    except JsonError as error:
+        raise HttpRefusal(400, f"The batch can't be read as JSON: {error}.") from None
     if not isinstance(found, list) or not found:
         raise HttpRefusal(400, "The batch is no JSON array of messages, or it is empty.")
     return [_batch_message(number, each, now) for number, each in enumerate(found, 1)]

@@ -8,6 +8,7 @@ malformed requests. The server owns the connections, in `open_ones`.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
@@ -17,6 +18,7 @@ from aiohttp.http_websocket import WebSocketReader
 from aiohttp.typedefs import Handler
 
 from ...broker.clock import Clock, Timer
+from ...broker.repeated_lines import RepeatedLines
 from ...broker.turns import Account, Turns
 from ..limits import (
     HEAD_BYTES_MAX,
@@ -42,6 +44,10 @@ NO_LIMIT_S: Final = 86_400.0
 HEAD_BYTES: Final = 256
 TOO_LONG: Final = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
+BROKEN: Final = (ConnectionError, web.RequestPayloadError)
+"""Errors of reading a body that are the client's: it has left, or its content encoding is none. Handlers pass them on,
+and the connection answers."""
+
 Refuse = Callable[[str, int, str], web.Response]
 """Makes an error answer from path, status and text."""
 
@@ -61,6 +67,7 @@ class HttpConnection(web.RequestHandler):
         "_is_new",
         "_is_stranger",
         "_limits",
+        "_lines",
         "_lost",
         "_open_ones",
         "_refuse",
@@ -81,6 +88,7 @@ class HttpConnection(web.RequestHandler):
         refuse: Refuse,
         *,
         clock: Clock,
+        lines: RepeatedLines,
         turns: Turns,
         is_stranger: Callable[[], bool],
         line_bytes_max: int,
@@ -105,6 +113,7 @@ class HttpConnection(web.RequestHandler):
         self.account = Account()
         """What the work for this connection costs the loop."""
         self._clock = clock
+        self._lines = lines
         self._is_stranger = is_stranger
         self._unhandled = b""
         self._is_held = False  # reading is paused until the unhandled input is handled
@@ -217,7 +226,8 @@ class HttpConnection(web.RequestHandler):
         if self._request_count == self._requests_before:
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES_MAX and self._socket is not None:
-                log.info("request refused: headers too long", path=self._path(), bytes_max=HEAD_BYTES_MAX)
+                event = "request refused: headers too long"
+                self._lines.write(log.info, event, path=self._path(), bytes_max=HEAD_BYTES_MAX)
                 self._socket.write(TOO_LONG)
                 self._socket.close()
                 return
@@ -247,6 +257,7 @@ class HttpConnection(web.RequestHandler):
 
     def _end_soon(self) -> None:
         """Give the client a moment to read the close reason, then cut the connection."""
+        self._lines.write(log.info, "WebSocket closed: unmasked frame")
         self._unread = self._clock.call_after(REFUSED_MS, self.abort)
 
     async def finish_response(
@@ -273,6 +284,10 @@ class HttpConnection(web.RequestHandler):
         if isinstance(exc, ConnectionError):
             log.debug("client disconnected", method=request.method, path=request.path)
             path, problem = request.path, "The connection was lost."
+        elif isinstance(exc, web.RequestPayloadError):
+            problem = _problem_of_body(exc)
+            self._lines.write(log.info, "request refused", method=request.method, path=request.path, reason=problem)
+            path, status = request.path, 400
         elif status < 500:
             log.debug("malformed HTTP request", remote=request.remote, problem=message)
             path, problem = self._path(), _problem(message or "it can't be read")
@@ -282,6 +297,14 @@ class HttpConnection(web.RequestHandler):
         answer = self._refuse(path, status, problem)
         answer.force_close()
         return answer
+
+    def log_exception(self, *args: object, **more: object) -> None:
+        """aiohttp did not expect an exception: one of a client's making, in the rest of a body, was answered before."""
+        error = sys.exc_info()[1]
+        if isinstance(error, BROKEN):
+            log.debug("rest of a request body broken", problem=_problem_of_body(error))
+        else:
+            super().log_exception(*args, **more)
 
     # ---- helpers
 
@@ -318,6 +341,12 @@ def _problem(message: str) -> str:
     """aiohttp's message about a malformed request, on one line of printable characters."""
     first = message.strip().splitlines()[0] if message.strip() else message
     return f"This is no HTTP request: {ascii(first)[1:-1]}"[:300]
+
+
+def _problem_of_body(error: Exception) -> str:
+    """What is wrong with a body, on one line."""
+    reason = " ".join(str(error).split()).removeprefix("400, message: ")
+    return f"The body of the request is broken: {ascii(reason)[1:-1]}."[:300]
 
 
 @web.middleware

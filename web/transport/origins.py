@@ -9,6 +9,7 @@ cross-origin writes are refused.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Callable, Collection
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
@@ -30,11 +31,39 @@ LOCAL_ENDINGS: Final = (
     ".servicebus.windows.net",  # the name of a real namespace, pointed here by a hosts file
 )
 """Suffixes of names that only the user's own machines, or Azure, assign."""
+HOST_HEADER: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|[A-Za-z0-9._~!$&'()*+,;=-]*)(?::([0-9]{0,5}))?", re.ASCII)
+"""A name or address with an optional port; empty where the address has none [RFC 9112 3.2, RFC 3986 3.2]. Clients write
+names of other scripts in Punycode, and percent signs only where somebody tries something."""
+PORT_MAX: Final = 65_535
 FOREIGN: Final = "Cross-origin request refused; it came from {}."
 REBOUND: Final = (
     "Web pages may not use this server by the name '{}', which an attacker could point here. "
     "Use localhost, an IP address or a name without dots, or run it with --allowed-host NAME or --auth sas."
 )
+
+
+def only_known_hosts(refuse: Refuse) -> Middleware:
+    """A middleware that answers 400, made by `refuse`, to a request whose Host is no host: answers repeat it."""
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        hosts = request.headers.getall(hdrs.HOST, ())
+        if len(hosts) > 1:
+            return refuse(request.path, 400, f"The request has {len(hosts)} Host headers; it must have one.")
+        if hosts and not is_host(hosts[0]):
+            problem = f"The Host header is '{ascii(hosts[0])[1:-1][:80]}'; it must be a name or an address, and a port."
+            return refuse(request.path, 400, problem)
+        return await handler(request)
+
+    return check
+
+
+def is_host(text: str) -> bool:
+    """Whether a text is the value of a Host header."""
+    found = HOST_HEADER.fullmatch(text)
+    if found is None or int(found[2] or 0) > PORT_MAX:
+        return False
+    return found[1] is None or isinstance(_address(found[1]), ipaddress.IPv6Address)
 
 
 def only_own_pages(

@@ -60,7 +60,7 @@ async def export_messages(call: ControlCall) -> object:
     entity = Overview(broker).entity(call.path.one("entity", str))
     if isinstance(entity.description, TopicDescription):
         raise ControlRefusal(409, f"The topic '{entity.path}' holds no messages: its subscriptions do.")
-    lines = exported(broker, entity, SUB_QUEUES[call.query.one("sub_queue", str)], selection_of(call.query))
+    lines = exported(broker, entity, SUB_QUEUES[call.query.one("sub_queue", str)], selection_of(call.query), call.aside)
     first = await anext(lines, b"")  # a refusal comes before the answer begins
     name = "".join(each if each.isalnum() else "-" for each in entity.path.lower() if each.isascii())
     response = web.StreamResponse(headers={hdrs.CONTENT_DISPOSITION: f'attachment; filename="{name}.jsonl"'})
@@ -86,7 +86,7 @@ async def import_messages(call: ControlCall) -> object:
     entity = Overview(broker).entity(call.path.one("entity", str))
     if isinstance(entity.description, SubscriptionDescription):
         raise ControlRefusal(409, f"Messages are sent to the topic '{entity.description.topic_name}'.")
-    return imported_json(await imported(broker, entity, call.request.content.iter_chunked(CHUNK_BYTES)))
+    return imported_json(await imported(broker, entity, call.request.content.iter_chunked(CHUNK_BYTES), call.aside))
 
 
 ENDPOINTS: Final = (

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from aiohttp import web
+
 from ....broker.admin.overview import Overview
 from ....broker.errors import BrokerError
-from ...messages.json_lines import message_of
+from ...json_writer import json_pieces
 from ...messages.templates import MESSAGE_CHARS_MAX, NAME_CHARS_MAX, TEMPLATES, Templates
 from ...single_send import send_each
-from ..endpoints import ControlCall, Endpoint
+from ..endpoints import ControlCall, Endpoint, answer_in_pieces, answer_of_list
 from ..messages import SENT, sent_json
 from ..schema import anything, array, default, integer, mapping, named, record, text
 
@@ -42,20 +44,25 @@ def _shown(name: str, message: Mapping[str, object]) -> dict[str, object]:
 
 async def list_templates(call: ControlCall) -> object:
     """All templates."""
-    return {"templates": [_shown(name, message) for name, message in (await _templates(call).all()).items()]}
+    found = list((await _templates(call).all()).items())
+    return await answer_of_list(call, "templates", found, lambda each: _shown(*each), lambda _: MESSAGE_CHARS_MAX)
 
 
 async def show_template(call: ControlCall) -> object:
     """One template."""
-    name = call.path.one("name", str)
-    return _shown(name, await _templates(call).get(name))
+    return await _answer(call, call.path.one("name", str))
 
 
 async def put_template(call: ControlCall) -> object:
     """Keep a message under a name."""
     name, message = call.path.one("name", str), call.body.object_of("message")
     await _templates(call).put(name, message)
-    return _shown(name, message)
+    return await _answer(call, name)
+
+
+async def _answer(call: ControlCall, name: str) -> web.StreamResponse:
+    message = await _templates(call).get(name)
+    return await answer_in_pieces(call.request, lambda: json_pieces(_shown(name, message)))
 
 
 async def delete_template(call: ControlCall) -> object:
@@ -69,7 +76,7 @@ async def send_template(call: ControlCall) -> object:
     """Send the message of a template, once or more often."""
     broker = call.services.broker
     entity = Overview(broker).entity(call.body.one("entity", str))
-    data, _ = message_of({"message": dict(await _templates(call).get(call.path.one("name", str)))})
+    data = await _templates(call).encoded(call.path.one("name", str))
     results = await send_each(broker, entity, [data] * call.body.one("count", int))
     refused = next((each for each in results if isinstance(each, BrokerError)), None)
     if refused is not None and len(results) == 1:

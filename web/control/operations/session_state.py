@@ -12,8 +12,10 @@ from typing import Final
 from ....broker.admin.overview import Overview
 from ....broker.api import Entity
 from ....broker.message.bounds import IDENTIFIER_CHARS_MAX
+from ...json_writer import json_pieces
+from ...long_work import ASIDE_BYTES
 from ...messages.sessions import HeldSessions
-from ..endpoints import ControlCall, ControlRefusal, Endpoint
+from ..endpoints import ControlCall, ControlRefusal, Endpoint, answer_in_pieces
 from ..entities import ENTITY_AT, ENTITY_PATH
 from ..message_json import CONTENT, NUMBER_MAX, data_json
 from ..schema import default, integer, named, nullable, record, text
@@ -66,7 +68,7 @@ def _asked(call: ControlCall) -> tuple[Entity, str]:
 async def show_session_state(call: ControlCall) -> object:
     """The state of a session."""
     entity, session_id = _asked(call)
-    return _shown(session_id, Overview(call.services.broker).session_state(entity, session_id))
+    return await _answer(call, session_id, Overview(call.services.broker).session_state(entity, session_id))
 
 
 async def set_session_state(call: ControlCall) -> object:
@@ -74,7 +76,13 @@ async def set_session_state(call: ControlCall) -> object:
     entity, session_id = _asked(call)
     state = _state(call.body.optional("text", str), call.body.optional("base64", str))
     await HeldSessions(call.services.broker, CLIENT).set_state(entity, session_id, state)
-    return _shown(session_id, state or None)
+    return await _answer(call, session_id, state or None)
+
+
+async def _answer(call: ControlCall, session_id: str, state: bytes | None) -> object:
+    if state is None or len(state) <= ASIDE_BYTES:
+        return _shown(session_id, state)
+    return await answer_in_pieces(call.request, lambda: json_pieces(_shown(session_id, state)))
 
 
 def _state(content: str | None, encoded: str | None) -> bytes | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import binascii
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from aiohttp import web
@@ -51,7 +52,7 @@ async def show(
         row=row_of(site, entity),
         sessions=sessions[:SESSIONS_MAX],
         total=len(sessions),
-        opened=_state_view(session_id, site.overview.session_state(entity, session_id)) if session_id else None,
+        opened=await _opened(site, entity, session_id) if session_id else None,
         body_forms=list(BODY_FORMS),
     )
 
@@ -65,6 +66,11 @@ def _entity_of(site: Site, asked: Form) -> Entity:
     if not entity.requires_session:
         raise FormError(f"'{entity.path}' does not require message sessions.", status=404)
     return entity
+
+
+async def _opened(site: Site, entity: Entity, session_id: str) -> StateView:
+    state = site.overview.session_state(entity, session_id)
+    return await site.aside.run(partial(_state_view, session_id, state), len(state or b""))
 
 
 def _state_view(session_id: str, state: bytes | None) -> StateView:
@@ -87,7 +93,7 @@ async def download_state(site: Site, request: web.Request) -> web.Response:
     state = site.overview.session_state(entity, session_id)
     if state is None:
         raise FormError(f"The session {quoted(session_id)} has no state now.", "session", status=404)
-    kind = body_of(data_json(state)).kind
+    kind = await site.aside.run(lambda: body_of(data_json(state)).kind, len(state))
     ending = {"JSON": "json", "XML": "xml", "text": "txt"}.get(kind, "bin")
     headers = {"Content-Disposition": f'attachment; filename="session-state.{ending}"'}
     return web.Response(body=state, content_type="application/octet-stream", headers=headers)

@@ -5,8 +5,9 @@ Does not know how messages are peeked (`broker.admin`) and found (`web.messages`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -18,6 +19,7 @@ from ....broker.api import Entity
 from ....broker.model.descriptions import TopicDescription
 from ...control.endpoints import ROOT as CONTROL
 from ...control.entities import SUB_QUEUES
+from ...long_work import Pace
 from ...messages.filter import STATES_ASKED, Criteria
 from ...messages.jobs import HOMES_OF
 from ...messages.search import Found, MessageSearch, Query
@@ -25,7 +27,7 @@ from ...messages.verbs import DONE, Verb
 from ..forms import Failed, Form, FormError, query_form
 from ..messages.form import read_criteria, read_filter
 from ..messages.table import COLUMNS, chosen_columns
-from ..rendering import body_bytes, message_view
+from ..rendering import MessageView, body_bytes, message_view
 from ..site import Site, address, address_of
 from .overview import row_of
 
@@ -76,7 +78,7 @@ async def show(
         title=SUB_QUEUE_NAMES[name],
         sub_queues=SUB_QUEUE_NAMES,
         total=sum(row.report.messages[home] for home in HOMES_OF[SUB_QUEUES[name]]),
-        messages=[message_view(each) for each in messages],
+        messages=await _views(site, messages),
         found=found,
         following=_following(asked, query, found),
         lines_at=_lines_at(entity, name, query, asked, failed),
@@ -97,6 +99,15 @@ async def show(
         away=[each.partition_id for each in row.partitions if each.messages is None],
         **({"refresh_ms": REFRESH_MS} if job is not None and job.is_running else {}),
     )
+
+
+async def _views(site: Site, messages: Sequence[Seen]) -> list[MessageView]:
+    pace = Pace()
+    found: list[MessageView] = []
+    for seen in messages:
+        found.append(await site.aside.run(partial(message_view, seen), len(seen.encoded)))
+        await pace.step()
+    return found
 
 
 def _lines_at(entity: Entity, name: str, query: Query, asked: Form, failed: Failed | None) -> str:
@@ -169,7 +180,7 @@ async def _find(site: Site, query: Query) -> Found | None:
 async def body(site: Site, request: web.Request) -> web.Response:
     """The whole body of one message, as a file."""
     seen = await message_at(site, query_form(request))
-    data, ending = body_bytes(message_view(seen))
+    data, ending = await site.aside.run(lambda: body_bytes(message_view(seen)), len(seen.encoded))
     headers = {"Content-Disposition": f'attachment; filename="message-{seen.sequence_number}.{ending}"'}
     return web.Response(body=data, content_type="application/octet-stream", headers=headers)
 

@@ -9,36 +9,36 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from aiohttp import BodyPartReader, MultipartReader, web
+from aiohttp.http_exceptions import BadHttpMessage
 
 from ....broker.errors import BrokerError
 from ....broker.model.descriptions import SubscriptionDescription
 from ...exports.config_import import CONFIG_BYTES_MAX, import_config
 from ...messages.transfer import imported
 from ..flashes import Flash
-from ..forms import Form, FormError
+from ..forms import Form, FormError, quoted
 from ..site import Site, address
 from . import namespace
 
 MULTIPART: Final = "multipart/form-data"
 CHUNK_BYTES: Final = 64 << 10
 PATH_BYTES_MAX: Final = 4 << 10
+UNREADABLE: Final = (ValueError, RuntimeError, BadHttpMessage)
+"""What aiohttp raises for parts that are none: boundaries, headers, lengths, character sets."""
 FAILURES_SHOWN: Final = 20
 
 
 async def load(site: Site, request: web.Request) -> web.Response:
     """Send the messages of the uploaded file. FormError, BrokerError."""
-    parts = await _parts(request)
-    named = await parts.next()
-    if not isinstance(named, BodyPartReader) or named.name != "path":
-        raise FormError("The form has no entity (path) before its file.")
-    entity = site.entity((await named.read_chunk(PATH_BYTES_MAX)).decode(errors="replace"))
+    upload = _Upload(request)
+    named = await upload.part("path", "The form has no entity (path) before its file.")
+    entity = site.entity(
+        b"".join([chunk async for chunk in upload.chunks(named, PATH_BYTES_MAX)]).decode(errors="replace")
+    )
     if isinstance(entity.description, SubscriptionDescription):
         raise FormError(f"Messages are sent to the topic '{entity.description.topic_name}', not to a subscription.")
-    await named.release()
-    file = await parts.next()
-    if not isinstance(file, BodyPartReader) or file.name != "lines":
-        raise FormError("The form has no file (lines).")
-    found = await imported(site.broker, entity, _chunks(file))
+    file = await upload.part("lines", "The form has no file (lines).")
+    found = await imported(site.broker, entity, upload.chunks(file), site.aside)
     lines = [(f"line {line}: {reason}", "") for line, reason in found.failures[:FAILURES_SHOWN]]
     text = f"{found.sent_count:,} message{'' if found.sent_count == 1 else 's'} imported."
     if found.failed_count:
@@ -48,16 +48,11 @@ async def load(site: Site, request: web.Request) -> web.Response:
 
 async def load_config(site: Site, request: web.Request) -> web.Response:
     """Create the entities of the uploaded file that are missing. FormError."""
-    file = await (await _parts(request)).next()
-    if not isinstance(file, BodyPartReader) or file.name != "config":
-        raise FormError("The form has no file (config).")
-    data = b""
-    async for chunk in _chunks(file):
-        data += chunk
-        if len(data) > CONFIG_BYTES_MAX:
-            raise FormError(f"The file has more than {CONFIG_BYTES_MAX} bytes.", "config", status=413)
+    upload = _Upload(request)
+    file = await upload.part("config", "The form has no file (config).")
+    data = b"".join([chunk async for chunk in upload.chunks(file, CONFIG_BYTES_MAX)])
     try:
-        found = import_config(site.services, data)
+        found = await import_config(site.services, data, site.aside)
     except BrokerError as error:
         return await namespace.show(site, request, Form({}).failed("import-config", error))
     lines = [(path, address("entity", path=path)) for path in found.created[:FAILURES_SHOWN]]
@@ -69,12 +64,39 @@ async def load_config(site: Site, request: web.Request) -> web.Response:
     return site.redirect(address("namespace"), Flash(text, lines, is_warning=bool(found.failures)))
 
 
-async def _parts(request: web.Request) -> MultipartReader:
-    if request.content_type != MULTIPART:
-        raise FormError(f"The body is '{request.content_type}'; this form is {MULTIPART}.", status=415)
-    return await request.multipart()
+class _Upload:
+    """The parts of a form with a file. FormError for one that can't be read."""
+
+    def __init__(self, request: web.Request) -> None:
+        if request.content_type != MULTIPART:
+            raise FormError(f"The body is {quoted(request.content_type)}; this form is {MULTIPART}.", status=415)
+        self._request = request
+        self._parts: MultipartReader | None = None
+
+    async def part(self, name: str, missing: str) -> BodyPartReader:
+        """The next part, which must have this name."""
+        try:
+            if self._parts is None:
+                self._parts = await self._request.multipart()
+            found = await self._parts.next()
+        except UNREADABLE as error:
+            raise _unreadable(error) from None
+        if not isinstance(found, BodyPartReader) or found.name != name:
+            raise FormError(missing)
+        return found
+
+    async def chunks(self, part: BodyPartReader, bytes_max: int | None = None) -> AsyncIterator[bytes]:
+        """The content of a part."""
+        size_bytes = 0
+        try:
+            while chunk := await part.read_chunk(CHUNK_BYTES):
+                size_bytes += len(chunk)
+                if bytes_max is not None and size_bytes > bytes_max:
+                    raise FormError(f"{part.name}: more than {bytes_max} bytes.", part.name or "", status=413)
+                yield chunk
+        except UNREADABLE as error:
+            raise _unreadable(error) from None
 
 
-async def _chunks(part: BodyPartReader) -> AsyncIterator[bytes]:
-    while chunk := await part.read_chunk(CHUNK_BYTES):
-        yield chunk
+def _unreadable(error: Exception) -> FormError:
+    return FormError(f"The form can't be read as {MULTIPART}: {quoted(ascii(str(error))[1:-1])}.")

@@ -6,6 +6,7 @@ Does not know how a partition is chosen; the broker does.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from aiohttp import web
@@ -20,7 +21,8 @@ from ....broker.message.builder import NewMessage
 from ....broker.message.message import Message
 from ....broker.model.descriptions import SubscriptionDescription, TopicDescription
 from ...control.entities import SUB_QUEUES
-from ...control.message_json import message_json
+from ...long_work import Pace
+from ...messages.annotations import map_section
 from ...messages.jobs import Selection
 from ...messages.verbs import Plan, Verb
 from ...single_send import Sent, send_each, send_one
@@ -38,6 +40,7 @@ AT_ONCE: Final = 100
 COPIES_MAX: Final = 20
 COPIES_SEEN_MAX: Final = 10
 COPIES_BYTES_MAX: Final = 1 << 20
+_ANNOTATIONS: Final = 0x72
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +78,12 @@ async def show(
     asked = query_form(request) if failed is None else Form(failed.values)
     origin = await _origin(site, entity, asked)
     if failed is None and origin is not None:
-        failed = Failed("send", form_values(origin.seen))
+        values = await site.aside.run(partial(form_values, origin.seen), len(origin.seen.encoded))
+        failed = Failed("send", values)
     template = query_form(request).text("template") if failed is None else ""
     if template:
-        failed = Failed("send", {**values_of(await site.templates.get(template)), "template_name": [template]})
+        kept = await site.aside.run(partial(values_of, await site.templates.get(template)))
+        failed = Failed("send", {**kept, "template_name": [template]})
     if isinstance(entity.description, SubscriptionDescription) and origin is None:
         raise FormError(f"Messages are sent to the topic '{entity.description.topic_name}', not to a subscription.")
     return site.render(
@@ -132,7 +137,9 @@ async def _send_again(site: Site, entity: Entity, form: Form) -> Flash:
         entity.path,
         SUB_QUEUES[origin.queue],
         form.optional("target"),
-        changes_of(origin.seen, message, keeps_body=keeps_body),
+        await site.aside.run(
+            partial(changes_of, origin.seen, message, keeps_body=keeps_body), len(origin.seen.encoded)
+        ),
     )
     return flash_of(await site.jobs.start(plan, Selection([origin.number]), WAIT_MS))
 
@@ -241,5 +248,11 @@ async def _copies_in(site: Site, subscription: Entity, sub_queue: SubQueue, inde
         bytes_max=COPIES_BYTES_MAX,
         partition_id=index,
     )
-    peeked = [(each.sequence_number, message_json(each)["annotations"]) for each in page.messages]
-    return [copy for copy, annotations in peeked if annotations.get("x-opt-enqueue-sequence-number") == number]
+    pace = Pace()
+    copies: list[int] = []
+    for each in page.messages:
+        annotations = await site.aside.run(partial(map_section, each.encoded, _ANNOTATIONS), len(each.encoded))
+        if annotations.get("x-opt-enqueue-sequence-number") == number:
+            copies.append(each.sequence_number)
+        await pace.step()
+    return copies
