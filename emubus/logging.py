@@ -53,6 +53,8 @@ def configure_logging(log_format: LogFormat, level: LogLevel, stream: TextIO | N
     root.setLevel(level.upper())
     # One line per HTTP request is noise here: health probes come every few seconds.
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+    # Its exporters say of each try that it failed; `telemetry/collector.py` says it once.
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
 
 
 def announce_ready(stream: TextIO | None = None) -> None:

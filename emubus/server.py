@@ -241,6 +241,7 @@ class Server:
             {
                 "Durability": config.durability.value,
                 "Data folder": str(config.data_dir) if config.data_dir else "none: in memory",
+                **({} if self._otlp is None else {"Collector": self._otlp.state}),
             },
             self.story,
             sampler,

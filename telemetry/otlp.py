@@ -7,7 +7,8 @@ Knows OpenTelemetry's exporters and which of its environment variables switch wh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 import structlog
@@ -21,17 +22,22 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from ..broker.api import Observer
 from ..broker.clock import Clock, Timer
 from .collecting import Sources, collect, release
+from .collector import SOUND, CollectorSession, CollectorState, apart
 from .observers import Observers
 from .otlp_metrics import metrics_data
 from .spans import SpanObserver
 
 INTERVAL: Final = "OTEL_METRIC_EXPORT_INTERVAL"
 INTERVAL_MS: Final = 60_000
-STOP_MS: Final = 1_000
-"""How long a stop waits for the collector, at each of two steps."""
+STOP_MS: Final = 2_000
+"""How long a stop waits for the collector. Containers are killed 10 s after they are asked to stop."""
 PROTOCOL: Final = "http/protobuf"
 
 log = structlog.get_logger("emubus")
+
+
+class CollectorError(Exception):
+    """The collector does not take everything; the text says what, and why."""
 
 
 class OtlpError(Exception):
@@ -42,6 +48,7 @@ class Otlp:
     """Traces and metrics for the collector at `endpoint`, such as `http://localhost:4318`. Raises OtlpError."""
 
     def __init__(self, endpoint: str, variables: Mapping[str, str], clock: Clock) -> None:
+        self.state = CollectorState()
         self._clock = clock
         self._interval_ms = _interval_ms(variables)
         protocol = variables.get("OTEL_EXPORTER_OTLP_PROTOCOL", PROTOCOL)
@@ -55,11 +62,12 @@ class Otlp:
         if _is_wanted(variables, "OTEL_TRACES_EXPORTER"):
             self._provider = TracerProvider(resource=self._resource, shutdown_on_exit=False)
             to = None if variables.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") else f"{base}/v1/traces"
-            self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(to)))
+            session = CollectorSession("traces", self.state)
+            self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(to, session=session)))
         self._exporter: OTLPMetricExporter | None = None
         if _is_wanted(variables, "OTEL_METRICS_EXPORTER"):
             to = None if variables.get("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT") else f"{base}/v1/metrics"
-            self._exporter = OTLPMetricExporter(to)
+            self._exporter = OTLPMetricExporter(to, session=CollectorSession("metrics", self.state))
         self._scope = InstrumentationScope("emubus", release())
         self._began_ns = self._now_ns()
         self._sources: Sources | None = None
@@ -86,24 +94,21 @@ class Otlp:
             self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
-        await self._try(self._send_the_rest())
-        if self._exporter is not None:
-            self._exporter.shutdown()
-        if self._provider is not None:
-            await self._try(asyncio.to_thread(self._provider.shutdown))
-
-    async def _send_the_rest(self) -> None:
-        await self._send_metrics()
-        if self._provider is not None:
-            await asyncio.to_thread(self._provider.force_flush)
-
-    async def _try(self, work: Awaitable[None]) -> None:
-        """Work at a stop, which a collector must neither hold up nor end."""
         try:
             async with self._clock.time_limit(STOP_MS):
-                await work
-        except Exception as error:
+                await self._send_the_rest()
+        except Exception as error:  # a collector must neither hold up nor end a stop
             log.warning("not all traces and metrics were sent", cause=str(error) or "the collector takes its time")
+        if self._exporter is not None:
+            self._exporter.shutdown()
+
+    async def _send_the_rest(self) -> None:
+        if self._provider is None:
+            await self._send_metrics()
+        else:  # beside each other: one that hangs must not cost the other its time
+            await asyncio.gather(self._send_metrics(), apart("otlp-traces", self._provider.shutdown))
+        if str(self.state) != SOUND:
+            raise CollectorError(str(self.state))
 
     def _tick_later(self) -> None:
         self._timer = self._clock.call_after(self._interval_ms, self._tick)
@@ -118,15 +123,15 @@ class Otlp:
             self._is_due.clear()
             try:
                 await self._send_metrics()
-            except Exception:  # a collector must not stop the server
-                log.exception("metrics were not sent")
+            except Exception as error:  # a collector must not stop the server
+                self.state.note("metrics", type(error).__name__)
 
     async def _send_metrics(self) -> None:
         if self._exporter is None or self._sources is None:
             return
         families = await collect(self._sources)
         data = metrics_data(families, self._resource, self._scope, self._began_ns, self._now_ns())
-        await asyncio.to_thread(self._exporter.export, data)
+        await apart("otlp-metrics", partial(self._exporter.export, data))
 
     def _now_ns(self) -> int:
         """The machine's time: the broker's clock may be elsewhere."""

@@ -32,8 +32,10 @@ _ENDS: Final = re.compile(rb"^connection:.*\bclose\b", re.IGNORECASE | re.MULTIL
 _STAYS: Final = re.compile(rb"^connection:.*\bkeep-alive\b", re.IGNORECASE | re.MULTILINE)
 
 
-def report(*, ready: bool) -> tuple[int, dict[str, str]]:
-    """The status and the JSON body."""
+def report(*, ready: bool, problem: str | None = None) -> tuple[int, dict[str, str]]:
+    """The status and the JSON body; a problem of the server's own stands in place of the emulator's text."""
+    if problem is not None:
+        return 503, {**UNHEALTHY, "message": problem}
     return (200, HEALTHY) if ready else (503, UNHEALTHY)
 
 
@@ -46,19 +48,32 @@ def may_be_plain(received: bytes) -> bool:
     )
 
 
-def plain_answer(request: bytes, *, ready: bool, uptime_s: int) -> tuple[bytes, bool] | None:
+def plain_answer(
+    request: bytes, *, ready: bool, uptime_s: int, problem: str | None = None
+) -> tuple[bytes, bool] | None:
     """The whole answer, and whether the connection stays open; None if the request is not a plain health check."""
     found = _PLAIN.fullmatch(request)
     if found is None or len(request) > REQUEST_BYTES_MAX:
         return None
     path, version, headers = found.groups()
     stays = _ENDS.search(headers) is None if version == b"1" else _STAYS.search(headers) is not None
-    status, values = report(ready=ready or path == LIVE.encode())
+    is_live = path == LIVE.encode()
+    status, values = report(ready=ready or is_live, problem=None if is_live else problem)
     body = json.dumps(values)
     head = (
-        f"HTTP/1.1 {status} {'OK' if ready else 'Service Unavailable'}\r\n"
+        f"HTTP/1.1 {status} {'OK' if status == 200 else 'Service Unavailable'}\r\n"
         f"Content-Type: application/json; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
         f"{UPTIME}: {uptime_s}\r\nX-Content-Type-Options: nosniff\r\n"
         f"Connection: {'keep-alive' if stays else 'close'}\r\n\r\n"
     )
     return (head + body).encode(), stays
+
+
+def unavailable(problem: str) -> bytes:
+    """The whole answer to any request while the HTTP server can't be loaded."""
+    body = f"{problem}\n".encode()
+    head = (
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body

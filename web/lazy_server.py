@@ -2,26 +2,27 @@
 
 aiohttp and the parts over it take longer to import than all the rest of emubus, and many servers are only asked over
 AMQP. So the first request that is not a plain health check loads them, on another thread while the event loop goes on,
-and waits. Knows connections until they have their protocol, and owns the server.
+and waits. If that fails, it and those that follow are refused until a later try succeeds. Knows connections until they
+have their protocol, and owns the server.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, cast
-
-import structlog
+import os
+from typing import TYPE_CHECKING, Final, cast
 
 from ..broker.clock import Timer
-from .health import may_be_plain, plain_answer
+from .health import may_be_plain, plain_answer, unavailable
 from .limits import IDLE_MS
+from .loading import Loader, LoadError
 from .services import Services
 
 if TYPE_CHECKING:
     from .server import HttpServer
 
-log = structlog.get_logger(__name__)
+IMPORT_DESCRIPTORS: Final = 8
+"""Must be free for the import: it holds a source, its compiled file, a library and a folder at a time."""
 
 
 class LazyHttpServer:
@@ -29,57 +30,55 @@ class LazyHttpServer:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._server: HttpServer | None = None
-        self._loading: asyncio.Task[HttpServer] | None = None
+        self._loader = Loader("the HTTP server", self._load, services.clock)
         self._waiting: set[FirstRequest] = set()
 
     def protocol(self) -> asyncio.Protocol:
         """The protocol of a new connection."""
-        if self._server is not None:
-            return self._server.protocol()
-        return FirstRequest(self._services, self._loaded, self._waiting)
-
-    async def _loaded(self) -> HttpServer:
-        """The server, which the first call loads."""
-        if self._loading is None:
-            self._loading = asyncio.create_task(self._load())
-        return await asyncio.shield(self._loading)  # one client that leaves does not stop it for the others
+        server = self._loader.value
+        return FirstRequest(self._services, self._loader, self._waiting) if server is None else server.protocol()
 
     async def _load(self) -> HttpServer:
         server_class = await asyncio.to_thread(_import_server)
         server = server_class(self._services)
         await server.start()
-        self._server = server
         return server
 
     async def stop(self) -> None:
         """Close the connections that wait, then stop the server."""
         for waiting in list(self._waiting):
             waiting.abort()
-        if self._loading is not None:
-            self._loading.cancel()
-            await asyncio.gather(self._loading, return_exceptions=True)
-        if self._server is not None:
-            await self._server.stop()
+        await self._loader.stop()
+        if self._loader.value is not None:
+            await self._loader.value.stop()
 
 
 def _import_server() -> type[HttpServer]:
+    """The class of the server. OSError if descriptors are short.
+
+    Then nothing is imported: a library may take its own file that can't be opened for one that is not there, and go on
+    without its functions in C for ever.
+    """
+    spare: list[int] = []
+    try:
+        spare += (os.open(os.devnull, os.O_RDONLY) for _ in range(IMPORT_DESCRIPTORS))
+    finally:
+        for each in spare:
+            os.close(each)
     from .server import HttpServer
 
     return HttpServer
 
 
 class FirstRequest(asyncio.Protocol):
-    """A connection without its HTTP protocol: answers health checks, hands over to `loaded()` at any other request.
+    """A connection without its HTTP protocol: answers health checks, hands over to the server at any other request.
 
     It is in `waiting` while it is open and not handed over.
     """
 
-    def __init__(
-        self, services: Services, loaded: Callable[[], Awaitable[HttpServer]], waiting: set[FirstRequest]
-    ) -> None:
+    def __init__(self, services: Services, loader: Loader[HttpServer], waiting: set[FirstRequest]) -> None:
         self._services = services
-        self._loaded = loaded
+        self._loader = loader
         self._waiting = waiting
         self._transport: asyncio.Transport | None = None
         self._received = b""
@@ -97,7 +96,12 @@ class FirstRequest(asyncio.Protocol):
         self._received += data
         if self._transport is None or self._handing_over is not None or may_be_plain(self._received):
             return
-        answer = plain_answer(self._received, ready=self._services.is_ready(), uptime_s=self._services.uptime_s)
+        answer = plain_answer(
+            self._received,
+            ready=self._services.is_ready(),
+            uptime_s=self._services.uptime_s,
+            problem=self._loader.problem,
+        )
         reads = self._transport.get_write_buffer_size() == 0  # the server limits clients that do not read
         if answer is None or not reads:
             self._transport.pause_reading()
@@ -124,10 +128,11 @@ class FirstRequest(asyncio.Protocol):
 
     async def _hand_over(self) -> None:
         try:
-            server = await self._loaded()
-        except Exception:
-            log.exception("the HTTP server can't be loaded")
-            self.abort()
+            server = await self._loader.loaded()
+        except LoadError as error:
+            if self._transport is not None:
+                self._transport.write(unavailable(str(error)))
+                self._transport.close()
             return
         transport = self._transport
         self._end()

@@ -103,14 +103,14 @@ class KeptFiles(Protocol):
 class Services:
     """Given to every part.
 
-    `amqp` makes the protocol of a new AMQP connection; `ports` returns the listening ports by name; `connection_counts`
-    returns the number of AMQP `connections` and `links`; `connections` describes each of them; `config_json` takes the
-    entities that are there now, and returns what makes a Config.json of them, on any thread; `started_us` is the start
-    on the clock's stopwatch; `ca_file` is the development CA's certificate, if any; `about` has further facts for the
-    page, by their names; `story` has the last events of messages, `sampler` the figures over time; `allowed_hosts` are
-    host names, in lower case, by which browsers may use the server; `read_config` returns the entities of a
-    Config.json, on any thread, or raises BrokerError (argument-error) with what is wrong in it; `files` are those
-    beside the stores, None in memory.
+    `amqp` makes the protocol of a new AMQP connection; `ports` returns the listening ports by name;
+    `connection_counts` returns the number of AMQP `connections` and `links`; `connections` describes each of them;
+    `config_json` takes the entities that are there now, and returns what makes a Config.json of them, on any
+    thread; `started_us` is the start on the clock's stopwatch; `ca_file` is the development CA's certificate, if
+    any; `about` has further facts for the page, by their names, whose text may change; `story` has the last events
+    of messages, `sampler` the figures over time; `allowed_hosts` are host names, in lower case, by which browsers
+    may use the server; `read_config` returns the entities of a Config.json, on any thread, or raises BrokerError
+    (argument-error) with what is wrong in it; `files` are those beside the stores, None in memory.
     """
 
     broker: Broker
@@ -127,7 +127,7 @@ class Services:
     config_json: Callable[[], Callable[[], Mapping[str, object]]]
     started_us: int
     ca_file: str | None = None
-    about: Mapping[str, str] = field(default_factory=dict[str, str])
+    about: Mapping[str, object] = field(default_factory=dict[str, object])
     story: Story = field(default_factory=Story)
     sampler: Sampler | None = None
     allowed_hosts: Collection[str] = ()

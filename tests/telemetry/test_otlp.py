@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import socketserver
 import subprocess
 import sys
+import threading
+import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +25,7 @@ from structlog.testing import capture_logs
 from emubus.broker.clock import Clock
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.telemetry import otlp
+from emubus.telemetry.collector import CollectorState
 from emubus.telemetry.otlp import Otlp, OtlpError
 from emubus.testing import EmubusServer
 
@@ -146,6 +151,105 @@ def test_a_collector_that_is_away_holds_up_neither_messages_nor_the_stop(monkeyp
         send_and_settle(sdk)
     # One or two: whether there is something left to send after the first try depends on the exporter's retries.
     assert {line["log_level"] for line in lines if line["event"].startswith("not all traces")} == {"warning"}
+
+
+class BadCollector(socketserver.ThreadingTCPServer):
+    """A collector that answers with `answer`, again and again, and keeps the connection until it is released."""
+
+    daemon_threads = True
+
+    def __init__(self, answer: bytes, *, is_endless: bool = False) -> None:
+        self.asked = threading.Event()
+        self.ended = threading.Event()
+        self.released = threading.Event()
+        outer = self
+
+        class Handler(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                self.request.recv(1 << 16)
+                outer.asked.set()
+                try:
+                    self.request.sendall(answer)
+                    while is_endless:
+                        self.request.sendall(b"x" * 65_536)
+                except OSError:
+                    outer.ended.set()
+                    return
+                outer.released.wait(WAIT_S)
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def close(self) -> None:
+        self.released.set()
+        self.shutdown()
+        self.server_close()
+        self._thread.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "cause"),
+    [
+        (b"", None),
+        (b"HTTP/1.1 200 OK\r\n", None),
+        (b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", "HTTP status 503"),
+        (b"HTTP/1.1 400 Bad\r\nContent-Length: 0\r\n\r\n", "HTTP status 400"),
+        (b"HTTP/1.1 307 Go\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", "HTTP status 307"),
+        (bytes(range(256)) * 4, "ConnectionError"),
+    ],
+    ids=["nothing", "half a head", "busy", "refused", "redirect", "garbage"],
+)
+def test_a_stop_does_not_wait_for_a_collector_that_hangs_or_refuses(
+    answer: bytes, cause: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each handler keeps its connection until after the stop: if that waited for an answer, it would never end."""
+    monkeypatch.setattr(otlp, "STOP_MS", 50)
+    bad = BadCollector(answer)
+    with capture_logs() as lines, EmubusServer(QUEUES, otlp=bad.url) as server:
+        with sdk_of(server) as sdk:
+            send_and_settle(sdk)
+        server.call(lambda: server.clock.advance(60_000))
+        assert bad.asked.wait(WAIT_S)
+        if cause is not None:
+            while cause not in facts(server)["Collector"]:
+                pass
+    assert not bad.released.is_set()
+    bad.close()
+    told = [line for line in lines if line["event"].startswith("the collector takes no ")]
+    assert len(told) <= 2, "one for each signal"
+    assert all(each["log_level"] == "warning" for each in told)
+    assert [line for line in lines if line["log_level"] in ("error", "critical")] == []
+
+
+def facts(server: EmubusServer) -> dict[str, str]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/emubus/v1/about", timeout=WAIT_S) as answer:
+        found: dict[str, str] = json.load(answer)["facts"]
+    return found
+
+
+def test_an_answer_without_end_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
+    bad = BadCollector(b"HTTP/1.1 200 OK\r\n\r\n", is_endless=True)
+    with EmubusServer(QUEUES, otlp=bad.url) as server:
+        server.call(lambda: server.clock.advance(60_000))
+        assert bad.ended.wait(WAIT_S), "the connection is closed behind the head"
+        while facts(server)["Collector"] != "sound":
+            pass
+    bad.close()
+
+
+def test_a_collector_that_fails_and_comes_back_is_told_twice() -> None:
+    with capture_logs() as lines:
+        state = CollectorState()
+        for problem in ("ReadTimeout", "ReadTimeout", "HTTP status 503", None, None):
+            state.note("traces", problem)
+            assert str(state) == ("sound" if problem is None else f"no traces: {problem}")
+    assert [line["log_level"] for line in lines] == ["warning", "info"]
 
 
 @pytest.mark.parametrize(

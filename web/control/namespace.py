@@ -76,7 +76,7 @@ async def show_about(call: ControlCall) -> object:
         "authentication": "sas" if services.access.verify else "none",
         "uptime_s": services.uptime_s,
         "ports": dict(services.ports()),
-        "facts": dict(services.about),
+        "facts": {name: str(fact) for name, fact in services.about.items()},
         "document": f"{ROOT}/openapi.json",
     }
 

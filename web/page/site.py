@@ -18,6 +18,7 @@ from ...broker.admin.overview import Overview
 from ...broker.api import Entity
 from ...broker.errors import BrokerError, Condition
 from ..errors import ANSWERS
+from ..loading import Loader, LoadError
 from ..long_work import Aside
 from ..messages.jobs import Jobs
 from ..messages.sessions import HeldSessions
@@ -77,23 +78,9 @@ class Site:
         self.templates = templates
         self.taken = TakenLocks(services.clock)
         self.held = HeldSessions(services.broker, "the web page")
-        self._environment: Environment | None = None
-        self._loading: asyncio.Task[Environment] | None = None
-
-    async def load_templates(self) -> None:
-        """Compile the templates for the first page; on another thread, because the event loop must go on.
-
-        On one thread only, however many requests come first: CPython's parser may fail on two at a time.
-        """
-        if self._environment is not None:
-            return
-        if self._loading is None:
-            self._loading = asyncio.create_task(asyncio.to_thread(_templates))
-        try:
-            self._environment = await asyncio.shield(self._loading)  # one client that leaves does not stop it
-        except Exception:
-            self._loading = None  # the next request tries again
-            raise
+        # On another thread, because the event loop must go on; on one thread only, however many requests come first:
+        # CPython's parser may fail on two at a time.
+        self.environment = Loader("the page", lambda: asyncio.to_thread(_templates), services.clock)
 
     @property
     def overview(self) -> Overview:
@@ -136,8 +123,8 @@ class Site:
             "stores_out": [each for each in stores if each.is_out],
             **values,
         }
-        assert self._environment is not None
-        text = self._environment.get_template(template).render(context)
+        assert self.environment.value is not None
+        text = self.environment.value.get_template(template).render(context)
         return web.Response(text=text, content_type="text/html", status=200 if failed is None else failed.status)
 
     def redirect(self, where: str, flash: Flash) -> web.Response:
@@ -169,7 +156,10 @@ def handler(site: Site, view: View) -> Callable[[web.Request], Awaitable[web.Str
 
 
 async def _answer(site: Site, view: View, request: web.Request) -> web.Response:
-    await site.load_templates()
+    try:
+        await site.environment.loaded()
+    except LoadError as error:
+        return web.Response(status=503, text=f"{error}\n", headers={hdrs.RETRY_AFTER: "1"})
     try:
         require_key(request, site.services.access, site.services.clock.now_ms())
         if request.method == hdrs.METH_POST and not is_same_origin(request):
