@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import structlog
+
 from ...broker.errors import BrokerError, Condition
 from ...broker.message.message import Message
 from ...broker.model.descriptions import DEFAULT_RULE_NAME, RuleDescription, SelectorFilter
@@ -15,6 +17,8 @@ from ...broker.model.profiles import Limits
 from ...broker.rules import CompiledFilter, FilterError, FilterException, MessageContext, check_rule, compile_filter
 from ...codec.types import Described
 from ..wire.engine import AttachRequest
+
+log = structlog.get_logger(__name__)
 
 SELECTOR_DESCRIPTORS: Final = frozenset((0x0000468C00000004, "apache.org:selector-filter:string"))
 
@@ -26,12 +30,18 @@ class Selector:
         self.text = text
         self.source_filter = source_filter
         self._compiled = compiled
+        self._is_known_to_fail = False
 
     def matches(self, message: Message, delivery_count: int) -> bool:
-        """Whether the selector is true for a message; one on which it fails does not match."""
+        """Whether the selector is true for a message; one on which it fails does not match. Never raises."""
         try:
             return self._compiled(MessageContext(message, delivery_count=delivery_count)) is True
         except FilterException:
+            return False
+        except Exception as error:  # a fault of this program costs this receiver a message, not others their batch
+            if not self._is_known_to_fail:
+                self._is_known_to_fail = True
+                log.error("selector failed", selector=self.text, exc_info=error)
             return False
 
 

@@ -81,7 +81,7 @@ def user_value(value: Value, raw: object, replaced: object) -> object:
     """Convert a value for an application property, to the type of `replaced` if that loses no data.
 
     `raw` is the AMQP value copied from another property, None for a computed one; `replaced` is the old value or None.
-    `value` is not None.
+    `value` is not None. Raises FilterException for a list, map or binary that was not copied from a property.
     """
     convert = _USER.get(type(replaced))
     if convert is not None and value is not OPAQUE:
@@ -89,7 +89,11 @@ def user_value(value: Value, raw: object, replaced: object) -> object:
             return convert(value)
         except ValueError:
             pass
-    return to_amqp(value) if raw is None else raw
+    if raw is not None:
+        return raw
+    if value is OPAQUE:
+        raise FilterException("SET: a list, a map or a binary value can't be computed")
+    return to_amqp(value)
 
 
 def _integer(make: Callable[[int], int], bits: int, *, signed: bool) -> Callable[[Value], int]:

@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
+import structlog
+
 from ..message.message import Message
 from ..model.descriptions import RuleDescription
 from .compiled import CompiledFilter, Equality, Space, Test
@@ -26,6 +28,8 @@ from .values import equality_key
 
 if TYPE_CHECKING:
     from .sql.action import Action
+
+log = structlog.get_logger(__name__)
 
 _RULES_MAX: Final = 1 << 32  # per subscription, ever: ranks of rules are integers in its range
 
@@ -51,7 +55,17 @@ class Match:
 class _Rule:
     """One rule, compiled; `rank` orders all rules of the topic."""
 
-    __slots__ = ("action", "description", "equality", "filter", "name", "rank", "rest", "subscription")
+    __slots__ = (
+        "_is_known_to_fail",
+        "action",
+        "description",
+        "equality",
+        "filter",
+        "name",
+        "rank",
+        "rest",
+        "subscription",
+    )
 
     def __init__(self, description: RuleDescription) -> None:
         self.description = description
@@ -67,6 +81,19 @@ class _Rule:
         self.equality: Equality | None = None
         self.rest: Test | None = self.filter.test
         """The test that remains after an index hit; None if none remains."""
+        self._is_known_to_fail = False
+
+    def failure(self, error: Exception) -> FilterException:
+        """Return the error of this rule for a message; a fault of this program is one, too, and is logged once.
+
+        The message reaches the other subscriptions, and those that are stored in its batch are not kept waiting.
+        """
+        if isinstance(error, FilterException):
+            return error
+        if not self._is_known_to_fail:
+            self._is_known_to_fail = True
+            log.error("rule failed", subscription=self.subscription, rule=self.name, exc_info=error)
+        return FilterException("The broker failed to evaluate the rule; see its log.")
 
 
 class _Subscription:
@@ -201,14 +228,14 @@ class RuleIndex:
             try:
                 if test is None or test(context):
                     hits.append(rule)
-            except FilterException as error:
-                errors.append((rule, error))
+            except Exception as error:
+                errors.append((rule, rule.failure(error)))
         for rule in self._evaluated.values():
             try:
                 if rule.filter.test(context):
                     hits.append(rule)
-            except FilterException as error:
-                errors.append((rule, error))
+            except Exception as error:
+                errors.append((rule, rule.failure(error)))
         hits.sort(key=_rank)
         return _matches(hits, errors, context)
 
@@ -216,7 +243,7 @@ class RuleIndex:
         """Return the indexed rules that may match, each with its remaining test."""
         try:
             return [(rule, rule.rest) for rules in self._found(context) for rule in rules.values()]
-        except FilterException:  # evaluate all: each rule fails only if it needs the unreadable part
+        except Exception:  # evaluate all: each rule fails only if it needs the unreadable part
             return [
                 (rule, rule.filter.test)
                 for slots in self._slots.values()
@@ -260,8 +287,8 @@ def _matches(hits: list[_Rule], errors: list[tuple[_Rule, FilterException]], con
             continue
         try:
             match.copies.append(rule.action.apply(context, rule.name))
-        except FilterException as error:
-            errors.append((rule, error))
+        except Exception as error:
+            errors.append((rule, rule.failure(error)))
     return _with_errors(matches, errors, ranks) if errors else matches
 
 

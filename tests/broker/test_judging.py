@@ -112,14 +112,21 @@ ENTITIES: Final = {
     "ps": "partitioned, sessions",
     "t": "a topic with rules and a session subscription",
     "td": "a topic that detects duplicates",
+    "e": "expires, buries elsewhere",
     "to-s": "forwards to sessions",
     "to-d": "forwards to duplicates",
     "to-p": "forwards to partitions",
 }
 PARTITIONED: Final = frozenset({"p", "pd", "ps"})
 RULES: Final = (
-    RuleDescription("sql", SqlFilter("sys.SessionId = 'a' OR sys.MessageId LIKE '%' OR sys.PartitionKey = 'b'")),
+    RuleDescription("keys", SqlFilter("sys.SessionId = 'a' OR sys.MessageId LIKE '%' OR sys.PartitionKey = 'b'")),
     RuleDescription("correlation", CorrelationFilter(session_id="s", properties={"p": 1})),
+    RuleDescription("arithmetic", SqlFilter("p + 1 > 2 OR -p < 3 OR p / 2 = 1 OR p * p <> p")),
+    RuleDescription("text", SqlFilter("p LIKE '%a_' OR P IN ('a', 5) OR EXISTS(mine) OR p > sys.EnqueuedTimeUtc")),
+    RuleDescription("times", SqlFilter("sys.ExpiresAtUtc > sys.ScheduledEnqueueTimeUtc OR sys.TimeToLive <> p")),
+    RuleDescription("sets keys", action="SET sys.SessionId = p; SET sys.MessageId = sys.SessionId; SET sys.To = P"),
+    RuleDescription("sets text", action="SET P = p + 'x'; SET new = sys.EnqueuedTimeUtc; SET sys.TimeToLive = p"),
+    RuleDescription("removes", action="REMOVE p; SET p = sys.CorrelationId; REMOVE sys.SessionId"),
 )
 
 
@@ -132,6 +139,7 @@ def open_namespace(clock: Clock) -> Broker:
         QueueDescription("d", requires_duplicate_detection=True),
         QueueDescription("pd", requires_duplicate_detection=True, enable_partitioning=True),
         QueueDescription("ps", requires_session=True, enable_partitioning=True),
+        QueueDescription("e", default_ttl_ms=400, dead_letter_on_expiration=True, forward_dead_letters_to="d"),
         QueueDescription("to-s", forward_to="s"),
         QueueDescription("to-d", forward_to="d"),
         QueueDescription("to-p", forward_to="p"),
@@ -142,6 +150,9 @@ def open_namespace(clock: Clock) -> Broker:
         broker.administration.create(SubscriptionDescription(topic.name, "plain"))
         broker.administration.create(SubscriptionDescription(topic.name, "ruled", rules=RULES))
         broker.administration.create(SubscriptionDescription(topic.name, "sessions", requires_session=True))
+        broker.administration.create(
+            SubscriptionDescription(topic.name, "strict", rules=RULES, dead_letter_on_filter_exceptions=False)
+        )
     return broker
 
 

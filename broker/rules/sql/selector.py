@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from ...errors import BrokerError
 from ..compiled import CompiledFilter
 from ..context import MessageContext
-from ..errors import FilterError
+from ..errors import FilterError, FilterException
 from ..values import COMPARISONS, TICKS_PER_MS, Instant, Truth, Value, compare, normalise
 from . import syntax
 from .compiler import COMPILERS, Compiled, Compiler, Compilers
@@ -45,7 +46,7 @@ class _SelectorCompiler(Compiler):
         read = _HEADER_FIELDS.get(name)
         if read is None:
             return Compiled(lambda context: context.named().get(name), False, True)
-        return Compiled(read, False, True)
+        return Compiled(partial(_header_field, name, read), False, True)
 
     def comparison(self, node: syntax.Comparison) -> Compiled:
         """A comparison of JMS."""
@@ -70,6 +71,13 @@ def _compare(test: Callable[[Any, Any], bool], left: Value, right: Value) -> Tru
 
 
 # ---------------------------------------------------------------- header fields
+
+
+def _header_field(name: str, read: Callable[[MessageContext], Value], context: MessageContext) -> Value:
+    try:
+        return read(context)
+    except BrokerError as error:
+        raise FilterException(f"The header field {name} cannot be read: {error.description}") from None
 
 
 def _field(position: int, context: MessageContext) -> Value:

@@ -221,6 +221,7 @@ def test_a_copy_tells_the_rule_that_made_it() -> None:
         ("SET sys.TimeToLive = bin", "SET sys.TimeToLive: 'a value' is no time span above zero"),
         ("SET sys.ForcePersistence = umlaut", "SET sys.ForcePersistence: the value is no boolean"),
         ("SET sys.To = far", "An instant lies outside the years 1 to 9999."),
+        ("SET a = property('b' + 'in')", "SET: a list, a map or a binary value can't be computed"),
         ("SET a = 1 / zero", "Attempted to divide by zero."),
         ("SET a = long + long" + " SET a = a + a" * 20, "A string of 33024 characters is longer than 32768."),
     ],

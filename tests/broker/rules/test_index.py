@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from emubus.broker.message.message import Message, parse_message
 from emubus.broker.model.descriptions import (
@@ -20,6 +21,7 @@ from emubus.broker.model.descriptions import (
     TrueFilter,
 )
 from emubus.broker.rules import (
+    CompiledFilter,
     FilterError,
     FilterException,
     Match,
@@ -27,6 +29,7 @@ from emubus.broker.rules import (
     RuleIndex,
     compile_filter,
 )
+from emubus.broker.rules import index as indexing
 from emubus.broker.rules.sql.action import RULE_NAME_PROPERTY, compile_action
 from emubus.codec.types import Int
 
@@ -369,3 +372,25 @@ def test_an_index_from_which_all_is_removed_holds_nothing(
         index.remove_subscription(key)
     assert not any(index._slots.values())
     assert not any((index._always, index._evaluated, index._system_names, index._user_readers, index._subscriptions))
+
+
+def test_a_fault_of_the_program_is_the_error_of_its_rule_for_its_message_and_is_logged_once() -> None:
+    def fails(context: MessageContext) -> bool:
+        raise ZeroDivisionError(context)
+
+    index = RuleIndex()
+    sql = SqlFilter("a > 0")
+    index.put_subscription("good", [RuleDescription("r", sql)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(indexing, "compile_filter", lambda _: CompiledFilter(fails))
+        index.put_subscription("bad", [RuleDescription("r", sql), RuleDescription("other", sql)])
+    with capture_logs() as logs:
+        for _ in range(3):
+            good, bad = index.matches(context({"a": 1}))
+            assert (good.subscription, len(good.copies), good.error) == ("good", 1, None)
+            assert (bad.subscription, bad.copies) == ("bad", [])
+            assert str(bad.error) == "The broker failed to evaluate the rule; see its log."
+    assert [(each["event"], each["subscription"], each["rule"]) for each in logs] == [
+        ("rule failed", "bad", "r"),
+        ("rule failed", "bad", "other"),
+    ]

@@ -164,6 +164,16 @@ def test_a_division_by_zero_is_an_error_of_the_evaluation() -> None:
         truth("a / 0 = 1")
 
 
+@pytest.mark.parametrize("name", ["JMSType", "JMSMessageID", "JMSCorrelationID", "JMSXGroupID"])
+def test_a_header_field_that_can_t_be_read_is_an_error_of_the_evaluation(name: str) -> None:
+    field = b"\xa1\x01\xff"
+    at = {"JMSMessageID": 0, "JMSType": 3, "JMSCorrelationID": 5, "JMSXGroupID": 10}[name]
+    items = b"\x40" * at + field
+    message = parse_message(b"\x00\x53\x73\xc0" + bytes((len(items) + 1, at + 1)) + items)
+    with pytest.raises(FilterException, match=f"The header field {name} cannot be read"):
+        compile_filter(SelectorFilter(f"{name} = 'x'"))(MessageContext(message))
+
+
 def test_a_selector_is_kept_as_one_and_obeys_the_limits_of_rules() -> None:
     rule = RuleDescription("$Default", SelectorFilter("urgent"))
     assert RuleDescription.from_json(rule.to_json()) == rule
