@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from typing import Final
+from unicodedata import category
 
 from .errors import BrokerError, Condition
 
 SHOWN_CHARS_MAX: Final = 80
+_NO_TEXT: Final = frozenset({"Cc", "Cs"})  # controls and lone surrogates
 
 
 class KeptFile(StrEnum):
@@ -35,6 +37,23 @@ class SnapshotName(str):
                 Condition.ARGUMENT_ERROR,
                 f"{excerpt(text)} can't be the name of a snapshot: a name begins with a letter or a digit; it "
                 "has 1 to 64 letters and digits of ASCII, '.', '_' and '-'. Choose another, such as 'before-release'.",
+            )
+        return super().__new__(cls, text)
+
+
+class TemplateName(str):
+    """The name of a template: a line of text."""
+
+    __slots__ = ()
+
+    CHARS_MAX: Final = 100
+
+    def __new__(cls, text: str) -> TemplateName:
+        if not 1 <= len(text) <= cls.CHARS_MAX or any(category(each) in _NO_TEXT for each in text):
+            raise BrokerError(
+                Condition.ARGUMENT_ERROR,
+                f"{excerpt(text)} can't be the name of a template: a name has 1 to {cls.CHARS_MAX} characters, none of "
+                "them a control character. Choose another, such as 'order'.",
             )
         return super().__new__(cls, text)
 

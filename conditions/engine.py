@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
+from ..broker.amounts import Period, Seed, Times
 from ..broker.api import Totals
 from ..broker.broker import Broker
 from ..broker.clock import Clock
@@ -89,8 +90,11 @@ class Conditions:
         """Start a preset or a single behaviour, for a time, for a number of strikes, or until it is ended.
 
         `values` has parameters, of a preset as `behaviour.parameter`. BrokerError: not-found for an unknown name,
-        argument-error for a parameter, resource-limit-exceeded.
+        argument-error for a parameter, argument-out-of-range, resource-limit-exceeded.
         """
+        seed = Seed(seed, "seed")
+        left = None if count is None else Times(count, "count")
+        duration_ms = None if duration_ms is None else Period(duration_ms, "duration_ms")
         if len(self._conditions) >= CONDITIONS_MAX:
             text = f"At most {CONDITIONS_MAX} conditions can be on at a time."
             raise BrokerError(ErrorCondition.RESOURCE_LIMIT_EXCEEDED, text)
@@ -105,7 +109,7 @@ class Conditions:
             duration_ms = preset.lasts_ms + entity_count * preset.lasts_ms_per_entity
         self._last_number += 1
         ends_at = None if duration_ms is None else now + duration_ms
-        condition = Condition(self._last_number, name, seed, entity, now, ends_at, count)
+        condition = Condition(self._last_number, name, seed, entity, now, ends_at, left)
         shared = Shared(Bucket(self._clock))
         condition.begin([self._made(condition, row, given, shared) for row, given in found])
         self._conditions[condition.number] = condition

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from ..broker.address import parse_address
+from ..broker.amounts import Probability, Span, Times
 from ..broker.errors import BrokerError, Condition
 from ..broker.ids import chance
 
@@ -105,8 +106,11 @@ class FaultTable:
         """Set a fault for `count` times, None until it is cleared; without `operations` for all that it can hit.
 
         `delay_ms` is for the kinds in `DELAYING`; others have none.
-        Raises BrokerError: argument-error for an operation that the kind can't hit, resource-limit-exceeded.
+        Raises BrokerError: argument-error for an operation that the kind can't hit, argument-out-of-range,
+        resource-limit-exceeded.
         """
+        left = None if count is None else Times(count, "count")
+        likely, delay = Probability(probability, "probability"), Span(delay_ms, "delay_ms")
         impossible = [each.value for each in operations if each not in STRIKES[kind]]
         if impossible:
             allowed = ", ".join(STRIKES[kind])
@@ -116,8 +120,8 @@ class FaultTable:
         if len(self._faults) >= FAULTS_MAX:
             raise BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, f"At most {FAULTS_MAX} faults can be set at a time.")
         self._last_number += 1
-        delay_ms = delay_ms if kind in DELAYING else 0
-        fault = Fault(self._last_number, kind, entity, tuple(operations) or STRIKES[kind], count, probability, delay_ms)
+        hit = tuple(operations) or STRIKES[kind]
+        fault = Fault(self._last_number, kind, entity, hit, left, likely, delay if kind in DELAYING else 0)
         self._faults[fault.number] = fault
         if len(self._faults) == 1:
             self._changed()

@@ -347,12 +347,14 @@ class EmubusServer(ConditionVerbs):
         self, stores: Sequence[int], kind: OutageKind, *, delay_ms: int = 0, duration_ms: int | None = None
     ) -> None:
         """Begin an outage of messaging stores (down, slow, failing, full), for a time or until `end_outage` (P18)."""
-        outage = Outage(kind, delay_ms)
+        outage, broker = Outage(kind, delay_ms), self._server.broker
+        self.call(partial(broker.check_stores, stores))
         for index in stores:
-            self.call(partial(self._server.broker.begin_outage, index, outage, duration_ms))
+            self.call(partial(broker.begin_outage, index, outage, duration_ms))
 
     def end_outage(self, stores: Sequence[int]) -> None:
         """End outages of stores."""
+        self.call(partial(self._server.broker.check_stores, stores))
         for index in stores:
             self.call(partial(self._server.broker.end_outage, index))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -17,6 +17,7 @@ from dataclasses import replace
 from ...storage import Store, no_failpoint
 from .. import service_errors
 from ..address import Address, SubQueue, parse_address
+from ..amounts import Period, Span
 from ..clock import Clock
 from ..errors import BrokerError, Condition
 from ..keys import SharedKey
@@ -269,8 +270,14 @@ class Namespace:
     # ---- outages
 
     def begin_outage(self, store_index: int, outage: Outage, duration_ms: int | None = None) -> None:
-        """Begin an outage of a messaging store, for `duration_ms` or until `end_outage` (P18)."""
-        worker = self.workers[store_index]
+        """Begin an outage of a messaging store, for `duration_ms` or until `end_outage` (P18).
+
+        Raises BrokerError: not-found, argument-out-of-range.
+        """
+        worker = self._worker(store_index)
+        Span(outage.delay_ms, "delay_ms")
+        if duration_ms is not None:
+            duration_ms = Period(duration_ms, "duration_ms")
         worker.begin_outage(outage)
         if duration_ms is not None:
             self.clock.call_at(
@@ -279,8 +286,21 @@ class Namespace:
             )
 
     def end_outage(self, store_index: int) -> None:
-        """End the outage of a store and announce the messages in it."""
-        self.workers[store_index].end_outage()
+        """End the outage of a store and announce the messages in it. Raises BrokerError (not-found)."""
+        self._worker(store_index).end_outage()
+
+    def check_stores(self, indexes: Collection[int]) -> None:
+        """Raise BrokerError (not-found) unless there are messaging stores of all these numbers."""
+        for index in indexes:
+            self._worker(index)
+
+    def _worker(self, store_index: int) -> Worker:
+        count = len(self.workers)
+        if not 0 <= store_index < count:
+            raise BrokerError(
+                Condition.NOT_FOUND, f"There is no messaging store {store_index}: there are {count}, counted from 0."
+            )
+        return self.workers[store_index]
 
     # ---- what is late on purpose
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Final, TypedDict
 
+from ...broker.amounts import Span
+
 Schema = TypedDict(
     "Schema",
     {
@@ -44,7 +46,7 @@ Schema = TypedDict(
 """The keywords of JSON Schema that the API uses."""
 
 TEXT_CHARS_MAX: Final = 1_024
-DURATION_MS_MAX: Final = 366 * 24 * 3_600_000
+DURATION_MS_MAX: Final = Span.MOST
 PARTIAL: Final = "x-partial"
 """Marks an object whose absent fields stay absent."""
 

@@ -12,8 +12,9 @@ from aiohttp import web
 
 from ....broker.admin.overview import Overview
 from ....broker.errors import BrokerError
+from ....broker.names import TemplateName
 from ...json_writer import json_pieces
-from ...messages.templates import MESSAGE_CHARS_MAX, NAME_CHARS_MAX, TEMPLATES, Templates
+from ...messages.templates import MESSAGE_CHARS_MAX, TEMPLATES, Templates
 from ...single_send import send_each
 from ..endpoints import ControlCall, Endpoint, answer_in_pieces, answer_of_list
 from ..messages import SENT, sent_json
@@ -22,7 +23,7 @@ from ..schema import anything, array, default, integer, mapping, named, record, 
 COUNT_MAX: Final = 100
 BODY_BYTES_MAX: Final = 6 * MESSAGE_CHARS_MAX
 """A character in JSON may be written with six bytes."""
-_NAME: Final = text("Name of the template.", chars_min=1, chars_max=NAME_CHARS_MAX)
+_NAME: Final = text("Name of the template.", chars_min=1, chars_max=TemplateName.CHARS_MAX)
 _AT: Final = {"name": _NAME}
 _MESSAGE: Final = mapping(
     "A message as in JSON Lines: header, properties, application_properties, annotations, body.",
@@ -32,6 +33,10 @@ TEMPLATE: Final = named("Template", record("A template.", {"name": _NAME, "messa
 ALL: Final = named("Templates", record("Templates.", {"templates": array("By name.", TEMPLATE)}))
 DELETED: Final = named("DeletedTemplate", record("The deleted template.", {"name": _NAME}))
 EXAMPLE: Final = {"message": {"properties": {"subject": "order"}, "body": {"kind": "data", "text": "hello"}}}
+
+
+def _name(call: ControlCall) -> TemplateName:
+    return TemplateName(call.path.one("name", str))
 
 
 def _templates(call: ControlCall) -> Templates:
@@ -50,24 +55,24 @@ async def list_templates(call: ControlCall) -> object:
 
 async def show_template(call: ControlCall) -> object:
     """One template."""
-    return await _answer(call, call.path.one("name", str))
+    return await _answer(call, _name(call))
 
 
 async def put_template(call: ControlCall) -> object:
     """Keep a message under a name."""
-    name, message = call.path.one("name", str), call.body.object_of("message")
+    name, message = _name(call), call.body.object_of("message")
     await _templates(call).put(name, message)
     return await _answer(call, name)
 
 
-async def _answer(call: ControlCall, name: str) -> web.StreamResponse:
+async def _answer(call: ControlCall, name: TemplateName) -> web.StreamResponse:
     message = await _templates(call).get(name)
     return await answer_in_pieces(call.request, lambda: json_pieces(_shown(name, message)))
 
 
 async def delete_template(call: ControlCall) -> object:
     """Forget a template."""
-    name = call.path.one("name", str)
+    name = _name(call)
     await _templates(call).delete(name)
     return {"name": name}
 
@@ -76,7 +81,7 @@ async def send_template(call: ControlCall) -> object:
     """Send the message of a template, once or more often."""
     broker = call.services.broker
     entity = Overview(broker).entity(call.body.one("entity", str))
-    data = await _templates(call).encoded(call.path.one("name", str))
+    data = await _templates(call).encoded(_name(call))
     results = await send_each(broker, entity, [data] * call.body.one("count", int))
     refused = next((each for each in results if isinstance(each, BrokerError)), None)
     if refused is not None and len(results) == 1:

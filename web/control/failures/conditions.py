@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ....broker.amounts import Times
 from ....broker.errors import BrokerError
 from ....broker.errors import Condition as ErrorCondition
 from ....conditions.behaviour import Parameter, Row, Way
@@ -63,7 +64,7 @@ ASKED_FIELDS: Final = {
         nullable(integer("How long it lasts; null: as the preset says, or until it is ended.", 1, DURATION_MS_MAX)),
         None,
     ),
-    "count": default(nullable(integer("How often it strikes at most; null: no limit.", 1, 1_000_000)), None),
+    "count": default(nullable(integer("How often it strikes at most; null: no limit.", 1, Times.MOST)), None),
     "set": default(
         named(
             "ConditionParameters",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from ....broker.amounts import Times
 from ....broker.errors import Condition
 from ....conditions.fault_table import DELAYING, STRIKES, Fault, FaultKind, FaultOperation
 from ...json_object import JsonObject
@@ -44,7 +45,7 @@ FAULT_FIELDS: Final = {
         ),
         [],
     ),
-    "count": default(nullable(integer("Number of times it applies; null: until it is cleared.", 1, 1_000_000)), None),
+    "count": default(nullable(integer("Number of times it applies; null: until it is cleared.", 1, Times.MOST)), None),
     "probability": default(number("Probability, each time.", 0, 1), 1),
     "delay_ms": default(integer(f"{', '.join(DELAYING)}: delay of the confirmation.", 0, DURATION_MS_MAX), 1_000),
 }

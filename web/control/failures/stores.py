@@ -10,7 +10,7 @@ from typing import Final
 from ....broker.admin import figures
 from ....broker.admin.figures import MessagingStoreReport
 from ....broker.api import Outage, OutageKind
-from ..endpoints import ControlCall, ControlRefusal, Endpoint
+from ..endpoints import ControlCall, Endpoint
 from ..message_json import NUMBER_MAX
 from ..schema import (
     DURATION_MS_MAX,
@@ -68,18 +68,11 @@ async def list_stores(call: ControlCall) -> object:
     return {"stores": [_store(each) for each in figures.stores(call.services.broker)]}
 
 
-def _known_stores(call: ControlCall, numbers: list[int]) -> list[int]:
-    count = len(figures.stores(call.services.broker))
-    for each in numbers:
-        if each >= count:
-            raise ControlRefusal(404, f"There is no messaging store {each}: there are {count}, counted from 0.")
-    return numbers
-
-
 def _begin(call: ControlCall, numbers: list[int]) -> None:
     kind = OutageKind(call.body.one("kind", str))
     outage = Outage(kind, call.body.one("delay_ms", int) if kind is OutageKind.SLOW else 0)
-    for each in _known_stores(call, numbers):
+    call.services.broker.check_stores(numbers)
+    for each in numbers:
         call.services.broker.begin_outage(each, outage, call.body.optional("duration_ms", int))
 
 
@@ -105,7 +98,7 @@ async def end_outages(call: ControlCall) -> object:
 
 async def end_outage(call: ControlCall) -> object:
     """End the outage of one store."""
-    (index,) = _known_stores(call, [call.path.one("store", int)])
+    index = call.path.one("store", int)
     call.services.broker.end_outage(index)
     return _store(figures.store(call.services.broker, index))
 

@@ -12,6 +12,7 @@ from typing import Final
 from aiohttp import web
 
 from ....broker.admin import figures
+from ....broker.amounts import Period, Seed, Span, Times
 from ....broker.api import OutageKind
 from ....broker.errors import BrokerError
 from ....broker.names import SnapshotName
@@ -23,8 +24,6 @@ from ..forms import REFUSALS, Failed, Form, FormError, query_form, read_form
 from ..site import Site, address
 from ..views.entity import set_outage
 
-DURATION_MS_MAX: Final = 366 * 86_400_000
-COUNT_MAX: Final = 1_000_000
 NUMBER_MAX: Final = (1 << 63) - 1
 STRUCK_SHOWN_MAX: Final = 20
 
@@ -117,10 +116,10 @@ def _begin_condition(site: Site, form: Form) -> str:
     name = form.choice("name", "Condition", known)
     condition = site.services.conditions.start(
         name,
-        seed=form.number("seed", "Seed", 0, NUMBER_MAX, 0),
+        seed=form.number("seed", "Seed", 0, Seed.MOST, 0),
         entity=_entity(site, form),
-        duration_ms=form.finite_span("for", "Duration", 1, DURATION_MS_MAX) if form.text("for") else None,
-        count=form.number("count", "Count", 1, COUNT_MAX) if form.text("count") else None,
+        duration_ms=form.finite_span("for", "Duration", 1, Period.MOST) if form.text("for") else None,
+        count=form.number("count", "Count", 1, Times.MOST) if form.text("count") else None,
     )
     return f"Condition {condition.number} ({name}) is on."
 
@@ -132,9 +131,9 @@ def _begin_fault(site: Site, form: Form) -> str:
         kind,
         entity=_entity(site, form),
         operations=() if operation == "all" else (FaultOperation(operation),),
-        count=form.number("count", "Count", 1, COUNT_MAX) if form.text("count") else None,
+        count=form.number("count", "Count", 1, Times.MOST) if form.text("count") else None,
         probability=form.number("percent", "Probability", 1, 100, 100) / 100,
-        delay_ms=form.finite_span("delay", "Delay", 0, DURATION_MS_MAX, 1_000),
+        delay_ms=form.finite_span("delay", "Delay", 0, Span.MOST, 1_000),
     )
     return f"Fault {fault.number} ({kind.value}) is set."
 
@@ -144,15 +143,9 @@ async def end(site: Site, request: web.Request) -> web.Response:
     form = await read_form(request)
     kind = form.choice("kind", "What", ("condition", "fault", "store"))
     number = form.number("number", "Number", 0, NUMBER_MAX)
-    if kind == "condition":
-        was_on = site.services.conditions.end(number)
-    elif kind == "fault":
-        was_on = site.services.faults.table.remove(number)
-    else:
-        was_on = number < len(figures.stores(site.broker))
-        if was_on:
-            site.broker.end_outage(number)
-    if not was_on:
+    if kind == "store":
+        site.broker.end_outage(number)
+    elif not (site.services.conditions.end if kind == "condition" else site.services.faults.table.remove)(number):
         raise FormError(f"There is no {kind} {number}; it may have ended.", status=404)
     return site.redirect(
         address("failures"), Flash(f"Ended: {'outage of ' if kind == 'store' else ''}{kind} {number}.")

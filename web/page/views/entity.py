@@ -11,6 +11,7 @@ from typing import Final
 from aiohttp import web
 
 from ....broker.admin import figures
+from ....broker.amounts import Period
 from ....broker.api import Entity, Outage, OutageKind
 from ....broker.errors import BrokerError
 from ....broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
@@ -24,7 +25,6 @@ from .overview import row_of
 PICTURE_HEIGHT: Final = 120
 SUBSCRIPTIONS_MAX: Final = 100
 DELAY_MS_MAX: Final = 3_600_000
-DURATION_MS_MAX: Final = 366 * 86_400_000
 DELAY_MS: Final = 1_000
 WORKS: Final = "available"
 
@@ -149,7 +149,7 @@ def set_outage(site: Site, form: Form) -> str:
         return f"{which} {works} again."
     kind = form.choice("kind", "Outage", list(OutageKind))
     delay_ms = form.finite_span("delay", "Delay", 0, DELAY_MS_MAX, DELAY_MS) if kind == OutageKind.SLOW else 0
-    duration_ms = form.finite_span("for", "Duration", 1, DURATION_MS_MAX) if form.text("for") else None
+    duration_ms = form.finite_span("for", "Duration", 1, Period.MOST) if form.text("for") else None
     for index in chosen:
         site.broker.begin_outage(index, Outage(OutageKind(kind), delay_ms), duration_ms)
     until = f" for {rendering.span(duration_ms)}" if duration_ms is not None else ""

@@ -20,6 +20,7 @@ from ....broker.errors import BrokerError
 from ....broker.message.builder import NewMessage
 from ....broker.message.message import Message
 from ....broker.model.descriptions import SubscriptionDescription, TopicDescription
+from ....broker.names import TemplateName
 from ...control.entities import SUB_QUEUES
 from ...long_work import Pace
 from ...messages.annotations import map_section
@@ -82,7 +83,7 @@ async def show(
         failed = Failed("send", values)
     template = query_form(request).text("template") if failed is None else ""
     if template:
-        kept = await site.aside.run(partial(values_of, await site.templates.get(template)))
+        kept = await site.aside.run(partial(values_of, await site.templates.get(TemplateName(template))))
         failed = Failed("send", {**kept, "template_name": [template]})
     if isinstance(entity.description, SubscriptionDescription) and origin is None:
         raise FormError(f"Messages are sent to the topic '{entity.description.topic_name}', not to a subscription.")

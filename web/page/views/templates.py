@@ -10,9 +10,9 @@ from dataclasses import replace
 from aiohttp import web
 
 from ....broker.admin.overview import Seen
-from ...messages.templates import NAME_CHARS_MAX
+from ....broker.names import TemplateName
 from ..flashes import Flash
-from ..forms import REFUSALS, FormError, read_form
+from ..forms import REFUSALS, read_form
 from ..message_form import encoded, message_in
 from ..messages.resending import message_json_of
 from ..site import Site, address
@@ -24,9 +24,7 @@ async def keep(site: Site, request: web.Request) -> web.Response:
     form = await read_form(request)
     entity = site.entity(form.text("path"))
     try:
-        name = form.text("template_name")
-        if not 1 <= len(name) <= NAME_CHARS_MAX:
-            raise FormError(f"Template: a name has 1 to {NAME_CHARS_MAX} characters.", "template_name")
+        name = TemplateName(form.text("template_name"))
         message = replace(message_in(form, site.services.clock.now_ms()), scheduled_enqueue_at=None)
         await site.templates.put(name, message_json_of(Seen(0, 0, encoded(message), None)))
     except REFUSALS as error:
@@ -38,6 +36,6 @@ async def keep(site: Site, request: web.Request) -> web.Response:
 async def forget(site: Site, request: web.Request) -> web.Response:
     """Forget a template."""
     form = await read_form(request)
-    entity, name = site.entity(form.text("path")), form.text("template_name")
+    entity, name = site.entity(form.text("path")), TemplateName(form.text("template_name"))
     await site.templates.delete(name)
     return site.redirect(address("send", path=entity.path), Flash(f"The template '{name}' was deleted."))
