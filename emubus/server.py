@@ -211,7 +211,14 @@ class Server:
         self.amqp_port = listener.listen(config.host, config.amqp_port)
         self.more_ports = tuple(listener.listen(config.host, port) for port in config.more_ports)
         if tls is not None and ca is not None:  # again, with the names of the ports that the system has chosen
-            certify(tls, config.tls_dir / FOLDER, [config.host], list(self.ports.values()))
+            left_out = certify(tls, config.tls_dir / FOLDER, [config.host], list(self.ports.values()))
+            if left_out:
+                log.warning(
+                    "the development CA was not made for these names, so that TLS clients refuse them; for a new CA, "
+                    "which clients have to trust anew, delete its folder",
+                    names=", ".join(left_out),
+                    folder=str(config.tls_dir / FOLDER),
+                )
         self._start_conditions(amqp)
         self.ready = True
 
@@ -289,7 +296,7 @@ class Server:
         if config.tls_files is not None:
             return context_from_files(*config.tls_files)
         if config.tls is Tls.DEV:
-            return development_context(config.tls_dir / FOLDER, [config.host])
+            return development_context(config.tls_dir / FOLDER, [config.host], makes=False)
         return None
 
     def _handshake(self) -> ssl.SSLContext | bytes | None:

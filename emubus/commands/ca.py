@@ -1,4 +1,4 @@
-"""`emubus ca`: print the path of the development CA and how to trust it in each SDK, or add it to trust stores.
+"""`emubus ca`: print the path of the development CA, whose it is and how to trust it, or add it to trust stores.
 
 Knows the trust stores that one command changes: those of Debian, Fedora and macOS, and Java's. Node.js and Python have
 none on the machine: they read a variable, which is printed.
@@ -11,13 +11,25 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..config import OPTIONS_BY_NAME
-from ..tls import TlsError, ca_file, make_authority, trust_lines
+from ..tls import (
+    TlsError,
+    ca_file,
+    doubts,
+    fingerprint_of,
+    make_authority,
+    name_constraints,
+    trust_lines,
+    x509_of,
+)
 from . import EXIT_FAILED, EXIT_OK, CommandError
 from .options import add_option, read_options
-from .terminal import write_lines
+from .terminal import write_lines, write_notes
+
+if TYPE_CHECKING:
+    from cryptography import x509
 
 COMMAND_SECONDS_MAX: Final = 60
 JAVA_PASSWORD: Final = "changeit"
@@ -83,6 +95,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="add the CA to the trust stores of this machine: Debian's, Fedora's, macOS's, Java's",
     )
+    parser.add_argument(
+        "--fingerprint", metavar="SHA256", help="install the CA with this SHA-256, though emubus may not have made it"
+    )
     parser.set_defaults(run=run)
 
 
@@ -91,12 +106,40 @@ def run(parsed: argparse.Namespace) -> int:
     path = ca_file(read_options([OPTIONS_BY_NAME["data"]], {"data": parsed.data}).of("data", Path))
     try:
         make_authority(path.parent)
-    except TlsError as error:
+        certificate = x509_of(path.read_bytes())
+        reasons = doubts(path)
+    except (TlsError, OSError, ValueError) as error:
         raise CommandError(str(error)) from error
-    if parsed.install:
-        return install(path)
-    write_lines(trust_lines(path))
-    return EXIT_OK
+    fingerprint = fingerprint_of(certificate)
+    about = [
+        f"Subject: {certificate.subject.rfc4514_string()}",
+        f"Made: {certificate.not_valid_before_utc:%Y-%m-%d}; for {_names_of(certificate)}",
+        f"SHA-256: {fingerprint}",
+    ]
+    if not parsed.install:
+        write_lines([*trust_lines(path), "", *about])
+        write_notes(f"emubus: warning: this CA was perhaps not made by emubus for you: {each}" for each in reasons)
+        return EXIT_OK
+    write_lines([f"CA: {path}", *about])
+    if reasons and not _is_confirmed(parsed.fingerprint, fingerprint):
+        raise CommandError(
+            f"{path} was not made by emubus for you, as far as it can tell: {'; '.join(reasons)}. The owner of its key "
+            "can impersonate the servers that you connect to. Delete its folder, so that a new one is made, or, if you "
+            f"know where it comes from, give --fingerprint {fingerprint}"
+        )
+    return install(path)
+
+
+def _names_of(certificate: x509.Certificate) -> str:
+    constraints = name_constraints(certificate)
+    if constraints is None:
+        return "any name (it has no name constraints: an older emubus made it, or another program)"
+    names = [str(each.value) for each in constraints.permitted_subtrees or ()]
+    return ", ".join(each for each in names if ":" not in each or each.count(":") > 1) + ", also with ports"
+
+
+def _is_confirmed(given: str | None, fingerprint: str) -> bool:
+    return given is not None and given.replace(":", "").upper() == fingerprint.replace(":", "")
 
 
 def install(path: Path, stores: Sequence[TrustStore] = STORES) -> int:

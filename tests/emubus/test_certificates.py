@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import subprocess
 import sys
@@ -10,8 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trustme
 from cryptography import x509
+from structlog.testing import capture_logs
 
+from emubus import tls
 from emubus.__main__ import main
 from emubus.commands.ca import STORES, TrustStore, install
 from emubus.testing import EmubusServer, QueueDescription
@@ -55,7 +59,133 @@ def test_a_client_that_verifies_names_accepts_the_certificate(server: EmubusServ
             assert answer.status == 200
 
 
-# ---------------------------------------------------------------- emubus ca --install
+def accepts(folder: Path, host: str, *, ca: Path, as_host: str | None = None) -> str | None:
+    """Why OpenSSL refuses a certificate that the CA's key made for a host; None if it accepts it."""
+    issuer = trustme.CA.from_pem(ca.read_bytes(), ca.with_name("ca-key.pem").read_bytes())
+    serving, asking = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(cafile=ca)
+    file = folder / "server.pem"
+    file.write_bytes(tls._issued(issuer, [host], []))
+    serving.load_cert_chain(file)
+    buffers = [ssl.MemoryBIO() for _ in range(2)]
+    client = asking.wrap_bio(buffers[0], buffers[1], server_hostname=as_host or host)
+    peer = serving.wrap_bio(buffers[1], buffers[0], server_side=True)
+    for _ in range(4):
+        for each in (client, peer):
+            try:
+                each.do_handshake()
+            except ssl.SSLWantReadError:
+                pass
+            except ssl.SSLCertVerificationError as error:
+                return error.verify_message
+    return None
+
+
+def test_the_ca_is_good_for_the_names_that_it_was_made_for_and_no_others(tmp_path: Path) -> None:
+    tls.make_authority(tmp_path / "tls")
+    ca = ca_file(tmp_path)
+    for host in ("localhost", "a.localhost", "127.0.0.1", "127.8.9.10", "::1", "emubus", "host.docker.internal"):
+        assert accepts(tmp_path, host, ca=ca) is None
+    assert accepts(tmp_path, "*.servicebus.windows.net", ca=ca, as_host="ns.servicebus.windows.net") is None
+    for host in ("bank.example", "www.google.com", "notlocalhost", "windows.net", "10.0.0.1", "8.8.8.8", "::2"):
+        assert accepts(tmp_path, host, ca=ca) == "permitted subtree violation"
+
+
+def test_a_server_with_a_name_that_its_ca_lacks_leaves_it_out_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls.make_authority(tmp_path / "tls")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    left_out = tls.certify(context, tmp_path / "tls", ["bus.example", "10.1.2.3", "localhost", "127.0.0.9"])
+    assert left_out == ["bus.example", "10.1.2.3"]
+    monkeypatch.setattr(socket, "gethostname", lambda: "renamed")
+    with capture_logs() as logs, EmubusServer([], tls_dir=tmp_path) as server:
+        assert "renamed" not in names_of(server.http_port)
+    (told,) = [each for each in logs if "was not made for these names" in each["event"]]
+    assert told["names"] == "renamed"
+
+
+def test_a_ca_of_an_older_emubus_goes_on(tmp_path: Path) -> None:
+    """It has no constraints: it was made by trustme alone."""
+    old = trustme.CA(organization_name="emubus", organization_unit_name="development only")
+    (tmp_path / "tls").mkdir(mode=0o700)
+    old.cert_pem.write_to_path(str(tmp_path / "tls" / "ca.pem"))
+    old.private_key_pem.write_to_path(str(tmp_path / "tls" / "ca-key.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    assert tls.certify(context, tmp_path / "tls", ["bus.example"]) == []
+    with EmubusServer([], tls_dir=tmp_path) as server:
+        asking = ssl.create_default_context(cafile=tmp_path / "tls" / "ca.pem")
+        with urllib.request.urlopen(
+            f"https://localhost:{server.http_port}/health", timeout=WAIT_S, context=asking
+        ) as answer:
+            assert answer.status == 200
+
+
+# ---------------------------------------------------------------- emubus ca
+
+
+@pytest.fixture(autouse=True)
+def _own_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def foreign_ca(folder: Path, *, mode: int = 0o600) -> Path:
+    """A CA as emubus makes them, that came with a repository: with the same subject and constraints."""
+    tls.make_authority(folder / "tls")
+    (folder / "tls" / "ca-key.pem").chmod(mode)
+    tls._record().unlink()
+    return ca_file(folder)
+
+
+def test_the_command_says_whose_ca_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ca", "--data", str(tmp_path)]) == 0
+    shown = capsys.readouterr()
+    certificate = x509.load_pem_x509_certificate(ca_file(tmp_path).read_bytes())
+    assert shown.out.splitlines()[0] == str(ca_file(tmp_path))
+    assert f"SHA-256: {tls.fingerprint_of(certificate)}" in shown.out
+    assert "Subject: OU=development only,O=emubus" in shown.out
+    assert f"Made: {certificate.not_valid_before_utc:%Y-%m-%d}; for 127.0.0.0/8, ::1/128, localhost, " in shown.out
+    assert shown.err == ""
+    foreign_ca(tmp_path)
+    assert main(["ca", "--data", str(tmp_path)]) == 0
+    assert "was perhaps not made by emubus for you" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_noted", "reason"),
+    [
+        (0o600, False, "has not noted in"),
+        (0o644, False, "has not noted in"),
+        (0o644, True, "other users may use its key"),
+        (0o620, True, "other users may use its key"),
+    ],
+)
+def test_a_ca_that_emubus_did_not_make_here_is_not_installed(
+    programs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: int, is_noted: bool, reason: str
+) -> None:
+    write_program(programs, "keytool", f'echo "$@" >> {tmp_path}/log')
+    path = foreign_ca(tmp_path / "data", mode=mode)
+    if is_noted:
+        tls._note_made(path.read_bytes())
+    fingerprint = tls.fingerprint_of(x509.load_pem_x509_certificate(path.read_bytes()))
+    for more in ([], ["--fingerprint", "00:11"]):
+        assert main(["ca", "--data", str(tmp_path / "data"), "--install", *more]) == 1
+        shown = capsys.readouterr()
+        assert reason in shown.err
+        assert len(shown.err.splitlines()) == 1
+        assert f"SHA-256: {fingerprint}" in shown.out
+    assert not (tmp_path / "log").exists()
+    for confirmed in (fingerprint, fingerprint.replace(":", "").lower()):
+        assert main(["ca", "--data", str(tmp_path / "data"), "--install", "--fingerprint", confirmed]) == 0
+    assert len((tmp_path / "log").read_text().splitlines()) == 2
+
+
+def test_a_user_without_a_home_is_asked_for_the_fingerprint(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    assert main(["ca", "--data", str(tmp_path / "data"), "--install"]) == 1
+    assert "--fingerprint" in capsys.readouterr().err
 
 
 @pytest.fixture
