@@ -29,6 +29,7 @@ import structlog
 from .broker.admin.folder_view import (
     CATALOG_FOLDER,
     JOURNAL_PREFIX,
+    RESERVE_FILE,
     STAGING_FOLDER,
     STORE_NAME,
     DataFolderError,
@@ -57,8 +58,10 @@ from .storage import (
     Part,
     PythonWriter,
     StoreError,
+    allocate,
     checksum,
     make_folder,
+    make_private_file,
     mark_store,
     newest_root,
     open_to_others,
@@ -71,6 +74,9 @@ from .storage import (
 )
 
 PART_FILES: Final = frozenset({DATA_FILE, LOCK_FILE, "lock.mdb"})
+
+RESERVE_BYTES: Final = 256 << 10
+"""The manifest takes 4 KiB, twice; a new journal 68 KiB until the one before it is deleted."""
 
 CHECKSUM_BYTES_MAX: Final = 64 << 20
 """Up to this size of all parts together a stop keeps their checksums, and a start verifies them: 0.1 s."""
@@ -117,6 +123,7 @@ class DataFolder(FolderView):
 
         `store_count` is for a new one. From here on its manifest says "open". DataFolderError, StoreError.
         """
+        self._use_reserve()
         manifest = self.manifest()
         if manifest is None and not self.entries():
             manifest = self._make(store_count, FolderState.MAKING)
@@ -142,6 +149,7 @@ class DataFolder(FolderView):
             manifest = self._begin_journal(manifest)
         self._write(manifest)
         self._drop_journals(manifest)
+        self._keep_reserve()
         self._watch(manifest)
         return [self.path / name for name in manifest.parts]
 
@@ -199,6 +207,20 @@ class DataFolder(FolderView):
             file.unlink(missing_ok=True)
             return replace(manifest, journal=None)
         return manifest
+
+    def _use_reserve(self) -> None:
+        """Give up the room that is kept for this."""
+        (self.path / RESERVE_FILE).unlink(missing_ok=True)
+
+    def _keep_reserve(self) -> None:
+        """Keep room for the next start or stop; without it, one on a full disk may need the user's help."""
+        file = self.path / RESERVE_FILE
+        try:
+            make_private_file(file).close()
+            allocate(file, 0, RESERVE_BYTES)
+        except OSError as error:
+            file.unlink(missing_ok=True)
+            log.warning("no room is kept for the next start", data=str(self.path), cause=error.strerror)
 
     def _close_journal(self) -> None:
         journal, self.journal = self.journal, None
@@ -316,8 +338,10 @@ class DataFolder(FolderView):
             if not self._stores_sync:
                 sync_file(self.path / name / DATA_FILE)
         closed = replace(manifest, state=FolderState.CLOSED, parts=_parts_on_disk(manifest, self.path), journal=None)
+        self._use_reserve()
         self._write(closed)
         self._drop_journals(closed)
+        self._keep_reserve()
 
 
 def mark_copies(place: Path, store_count: int, release: str) -> None:

@@ -57,7 +57,7 @@ from .contract import (
     no_failpoint,
 )
 from .copying import copy_files, read_into_memory, replace_file, sync_file
-from .data_file import checksum, newest_root
+from .data_file import allocate, checksum, newest_root
 from .folder import LOCK_FILE, FolderLock, make_folder, make_private_file, open_to_others, reason_of
 from .journal.journal import Journal
 from .journal.reading import Entry, read_journal
@@ -96,6 +96,7 @@ __all__ = [
     "StoreReader",
     "Upgrades",
     "View",
+    "allocate",
     "check_file",
     "checksum",
     "copy_files",

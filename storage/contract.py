@@ -45,6 +45,13 @@ BATCH_BYTES_KEPT_MAX = 2 * 1024 * 1024
 """After a larger batch the store is reopened: LMDB would keep the memory of its largest batch, twice these bytes,
 in every store."""
 
+RESERVE_PAGES = 128
+"""Pages of a store's file that only batches with `frees` may use: deleting a message copies about 20 pages, and LMDB
+reuses pages two commits later, so this is twice what single deletions need without end. On the disk with the file."""
+
+GROWTH_BYTES = 1024 * 1024
+"""A store's file grows by so much at a time: one call for some thousand messages."""
+
 FLUSHING_BYTES = 1024 * 1024
 """A batch that expects so much goes into the store's own file, and pending rows with it, even if it writes nothing."""
 
@@ -293,11 +300,12 @@ class Store(Protocol):
         """Call `call`, on any thread, when `wants_flush` becomes true."""
         ...
 
-    def begin(self, expected_bytes: int) -> Batch:
+    def begin(self, expected_bytes: int, *, frees: bool = False) -> Batch:
         """Begin the one batch; ends every view. `expected_bytes`: upper bound of the keys and values to be put.
 
         Makes room first, growing the map if needed: that is address space, so a high estimate costs nothing.
-        StoreError if a batch is open or the store closed.
+        With `frees`, for a batch that deletes more than it adds, it may use the room that is kept for those; any other
+        gets StoreFull before it would. StoreError if a batch is open or the store closed.
         """
         ...
 

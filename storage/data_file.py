@@ -105,6 +105,17 @@ def place_of(data_file: Path | str) -> Place:
     return status.st_dev, status.st_ino
 
 
+def allocate(file: Path, start: int, end: int) -> None:
+    """Give these bytes of a file room on the disk; those behind its end become zeros. OSError: some have none."""
+    if not hasattr(os, "posix_fallocate"):
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+    fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.posix_fallocate(fd, start, end - start)
+    finally:
+        os.close(fd)
+
+
 def is_full(data_file: Path) -> bool:
     """Distinguish "no room" from other failures: LMDB reports EIO for a write that the kernel has cut short.
 

@@ -30,6 +30,7 @@ from .contract import (
     BATCH_BYTES_KEPT_MAX,
     FILE_RESIDENT_BYTES_MAX,
     FORMAT_VERSION,
+    GROWTH_BYTES,
     KEY_BYTES_MAX,
     MAP_BYTES_MAX,
     MAP_BYTES_START,
@@ -37,6 +38,7 @@ from .contract import (
     META_TABLE,
     PAGES_KEPT_BYTES_MAX,
     RECOVERING,
+    RESERVE_PAGES,
     BatchState,
     Durability,
     StoreError,
@@ -48,7 +50,7 @@ from .contract import (
     no_failpoint,
     upgrade_rows,
 )
-from .data_file import Place, is_full, place_of, rewrite_roots
+from .data_file import Place, allocate, is_full, place_of, rewrite_roots
 from .folder import FolderLock, file_mode, keep_private, make_folder, sync_folders
 from .lmdb_handles import LmdbBatch, LmdbView, SharedReader
 from .lmdb_reading import (
@@ -76,6 +78,8 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 _COPIED_BYTES = 64 * 4096  # allowance for pages that batches copy, from one reading of the file's size to the next
 
+_FREE_LIST_PAGES = 64  # allowance: LMDB does not say how many pages its list of free pages has
+
 _TURN_KEY = b"turn"
 
 
@@ -92,8 +96,11 @@ class LmdbStore(StoreWithoutJournal):
         map_bytes_max: int = MAP_BYTES_MAX,
         create: bool = True,
         synced: bool = False,
+        reserves: bool = False,
     ) -> None:
         """Open the store in folder `path`; with `create` its file is made if missing; `synced` as in `open_store`.
+
+        `reserves`: keep room for batches that delete, see `contract.Store.begin`.
 
         StoreError: in use, unknown format, no room, not readable. Reads the meta table and the roots of the others,
         independent of the backlog.
@@ -122,12 +129,17 @@ class LmdbStore(StoreWithoutJournal):
         self._out_of_room = False  # a batch found no room, in the map or on the disk
         self._copying = False  # a copy is being made: no batch, and the map stays where it is
         self._closed = False
+        self._reserve_bytes = RESERVE_PAGES * self._page_bytes if reserves else 0
+        self._allocated_bytes = 0  # of the file that surely have room on the disk; 0 if that is not known
+        self._grown_bytes_max = 0  # upper bound of the file's pages in use and before them
         self._touched_bytes = 0  # upper bound of what was touched of the map since it was mapped, or found small
         self._unsynced = make_folder(path) if create else []
         self._lock = FolderLock(path)
         self._gauge = ResidentGauge()
         try:
             self._open()
+            with contextlib.suppress(StoreFull):  # then what adds is refused
+                self.keep_reserve(0)
         except BaseException:
             self._close_env()
             self._lock.release()
@@ -159,7 +171,7 @@ class LmdbStore(StoreWithoutJournal):
         self._broken = False
         self._failure = None
 
-    def begin(self, expected_bytes: int) -> LmdbBatch[_Transaction]:
+    def begin(self, expected_bytes: int, *, frees: bool = False) -> LmdbBatch[_Transaction]:
         """Begin the one batch; see `contract.Store.begin`."""
         if self._batch is not None and self._batch.state is not BatchState.OVER:
             raise StoreError(self.path, f"a batch is {self._batch.state}; one at a time")
@@ -170,6 +182,8 @@ class LmdbStore(StoreWithoutJournal):
         env = self._usable(self._batch is not None and self._batch.written_bytes > BATCH_BYTES_KEPT_MAX)
         if self._out_of_room:
             env = self._recycle_pages(env)
+        if not frees:
+            self.keep_reserve(expected_bytes)
         self._make_room(env, expected_bytes)
         try:
             # Opened now, not when a view is taken: a commit may then be writing the page that a new read
@@ -427,6 +441,43 @@ class LmdbStore(StoreWithoutJournal):
             sync_folders(self.path, self._unsynced)
         self._touched_bytes = 0
 
+    def keep_reserve(self, expected_bytes: int) -> None:
+        """Make sure that a batch that expects so much leaves the reserve: the file has room for both. StoreFull.
+
+        What has no room behind the file's last page may have it before: pages of rows that were deleted.
+        """
+        if not self._reserve_bytes or expected_bytes > self._map_bytes_max:
+            return
+        needed = 2 * expected_bytes + self._reserve_bytes
+        if self._grown_bytes_max + needed <= self._allocated_bytes:
+            return
+        env = self._usable()
+        used_bytes = self._grown_bytes_max = (env.info()["last_pgno"] + 1) * self._page_bytes
+        if used_bytes + needed <= self._allocated_bytes:
+            return
+        more = GROWTH_BYTES if self._allocated_bytes else 0
+        if not (self._allocate(used_bytes + needed + more) or (more and self._allocate(used_bytes + needed))):
+            free_bytes = used_bytes - self._bytes_in_use(env)
+            if free_bytes < needed:
+                raise StoreFull(self.path, "no room for its file; what is left is kept for deleting messages")
+
+    def _allocate(self, size: int) -> bool:
+        """Give the file so many bytes on the disk; False if they are not there."""
+        try:
+            allocate(self.path / DATA_FILE, self._allocated_bytes, size)
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                return False
+            size = self._map_bytes_max  # a file system that reserves nothing; or the disk fails, as a commit will say
+        self._allocated_bytes = size
+        return True
+
+    def _bytes_in_use(self, env: lmdb.Environment) -> int:
+        with env.begin() as txn:
+            stats = [env.stat(), *(txn.stat(db) for db in self._dbs.values())]
+        pages = sum(stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"] for stat in stats)
+        return (pages + _FREE_LIST_PAGES) * self._page_bytes
+
     def _rewrite_roots(self) -> None:
         try:
             rewrite_roots(self.path / DATA_FILE)
@@ -451,6 +502,7 @@ class LmdbStore(StoreWithoutJournal):
             if size >= self._map_bytes_wanted:
                 self._map_bytes_wanted = 0
         self._used_bytes_max += 2 * expected_bytes + _COPIED_BYTES
+        self._grown_bytes_max += 2 * expected_bytes + _COPIED_BYTES
 
     def _recycle_pages(self, env: lmdb.Environment) -> lmdb.Environment:
         """Make a minimal commit, to get the pages that the last commit has freed; return the environment.

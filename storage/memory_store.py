@@ -66,9 +66,9 @@ class MemoryStore(StoreWithoutJournal):
             raise StoreFailed(None, f"can't open it again: {error}") from error
         self._failure = None
 
-    def begin(self, expected_bytes: int) -> MemoryBatch:
+    def begin(self, expected_bytes: int, *, frees: bool = False) -> MemoryBatch:
         """Begin the one batch; see `contract.Store.begin`."""
-        del expected_bytes  # memory has no map to grow
+        del expected_bytes, frees  # memory has no map to grow, and no room to keep
         self._refuse_unusable()
         if self._batch is not None and self._batch.state is not BatchState.OVER:
             raise StoreError(None, f"a batch is {self._batch.state}; one at a time")

@@ -43,7 +43,16 @@ def open_store(
         return JournaledStore(
             path, tables, journal, failpoint, map_bytes_max=map_bytes_max, create=create, synced=synced
         )
-    return LmdbStore(path, tables, durability, failpoint, map_bytes_max=map_bytes_max, create=create, synced=synced)
+    return LmdbStore(
+        path,
+        tables,
+        durability,
+        failpoint,
+        map_bytes_max=map_bytes_max,
+        create=create,
+        synced=synced,
+        reserves=True,
+    )
 
 
 def mark_store(path: Path, tables: Sequence[str], mark: bytes, upgrades: Upgrades, *, create: bool = False) -> None:

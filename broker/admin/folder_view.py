@@ -36,10 +36,12 @@ SNAPSHOT_FOLDER: Final = "snapshots"
 TLS_FOLDER: Final = "tls"
 STAGING_FOLDER: Final = ".restore"
 JOURNAL_PREFIX: Final = "journal-"
+RESERVE_FILE: Final = "emubus.reserve"
+"""Zeros, deleted by a start and a stop, so that these can write their small files on a full disk."""
 COMPLETE_FILE: Final = "complete"
 STORE_NAME: Final = re.compile(r"store-\d{2}", re.ASCII)
 NO_CONTENT: Final = frozenset(
-    {LOCK_FILE, NEW_MANIFEST_FILE, TLS_FOLDER, "lost+found", ".gitkeep", ".gitignore", ".DS_Store"}
+    {LOCK_FILE, NEW_MANIFEST_FILE, RESERVE_FILE, TLS_FOLDER, "lost+found", ".gitkeep", ".gitignore", ".DS_Store"}
 )
 """Names that count as empty: a lock, a development CA, and the files that disks and tools create."""
 WALK_BYTES_MAX: Final = 16 << 20

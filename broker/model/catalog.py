@@ -447,7 +447,9 @@ class Catalog:
         return json.dumps({"id": entry.queue_id, "description": own, **optional}).encode()
 
     def _commit(self, changes: Changes) -> None:
-        with self._store.begin(_COMMIT_BYTES + sum(len(value or b"") for value in changes.values())) as batch:
+        expected_bytes = _COMMIT_BYTES + sum(len(value or b"") for value in changes.values())
+        frees = any(value is None for value in changes.values())
+        with self._store.begin(expected_bytes, frees=frees) as batch:
             for (table, key), value in changes.items():
                 if value is None:
                     batch.delete(table, key)

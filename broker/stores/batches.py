@@ -13,6 +13,7 @@ from ..outcomes import Complete
 from ..partition.requests import (
     Commit,
     Operation,
+    ProcessDue,
     Receive,
     ReceiveFromSession,
     Request,
@@ -20,6 +21,7 @@ from ..partition.requests import (
     Schedule,
     Send,
     SendRun,
+    SetSessionState,
     Settle,
     SettleRun,
     StoreForwarded,
@@ -61,10 +63,11 @@ def split_receives(requests: list[Submitted]) -> Sequence[list[Submitted]]:
     return (requests,)
 
 
-def next_batch(requests: Sequence[Submitted]) -> tuple[int, int]:
-    """Return how many of `requests` form the next batch, and how many bytes it writes at most."""
+def next_batch(requests: Sequence[Submitted]) -> tuple[int, int, bool]:
+    """Return how many of `requests` form the next batch, how many bytes it writes at most, and whether it `adds`."""
     sent_bytes = expected_bytes = largest_bytes = 0
     count = 0
+    some_add = False
     for ref, request in requests:
         if sent_bytes > BATCH_BYTES_MAX:
             break
@@ -74,8 +77,18 @@ def next_batch(requests: Sequence[Submitted]) -> tuple[int, int]:
         if with_copies_bytes > largest_bytes:
             largest_bytes = with_copies_bytes
         count += 1
+        some_add = some_add or adds(ref, request)
     # The worker stops after the request that passes the limit.
-    return count, min(expected_bytes, BATCH_BYTES_MAX + largest_bytes)
+    return count, min(expected_bytes, BATCH_BYTES_MAX + largest_bytes), some_add
+
+
+def adds(ref: PartitionRef, request: Request | Operation) -> bool:
+    """Whether a request stores what was not there. A full disk refuses it before what settles, expires and deletes."""
+    if isinstance(request, Commit):
+        return any(adds(of, operation) for of, operation in request.operations)
+    if isinstance(request, ProcessDue):
+        return ref.routing is not None  # a scheduled message of a topic is copied
+    return isinstance(request, Send | SendRun | Schedule | StoreForwarded | Resubmit | Transfer | SetSessionState)
 
 
 def can_split(requests: Sequence[Submitted]) -> bool:

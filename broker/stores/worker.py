@@ -82,6 +82,7 @@ class Worker:
         self._flush_failed = False  # since the task woke last
         self._committing = False  # if a commit fails now, its outcome is unknown
         self.outage: Outage | None = None
+        self._is_full = False  # it refuses what adds, and takes what deletes
         self._recovery = Recovery(
             clock, "messaging store", store.recover, self._recovered, waits=store.blocking, store=index
         )
@@ -131,7 +132,9 @@ class Worker:
         """HEALTHY, the kind of the outage, or that of one that its disk makes."""
         if self.outage is not None:
             return self.outage.kind.value
-        return HEALTHY if self._recovery.failure is None else OutageKind.FAILING.value
+        if self._recovery.failure is not None:
+            return OutageKind.FAILING.value
+        return OutageKind.FULL.value if self._is_full else HEALTHY
 
     @property
     def is_committing(self) -> bool:
@@ -260,7 +263,7 @@ class Worker:
     async def flush(self) -> None:
         """Let the store put what its journal has into its own file. The caller holds `idle_lock`. StoreError."""
         if self._store.has_pending:
-            await self._commit(self._store.begin(FLUSHING_BYTES), True, 0)
+            await self._commit(self._store.begin(FLUSHING_BYTES, frees=True), True, 0)
 
     async def _flush_for_room(self) -> None:
         try:
@@ -269,7 +272,7 @@ class Worker:
         except StoreError as error:  # the next batch tries again
             self._flush_failed = True
             self._clock.call_after(RETRY_AFTER_MS, self._wake.set)
-            if not self._fails():
+            if not self._has_state(error):
                 log.error("flush failed", store=self.index, cause=str(error))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -307,9 +310,9 @@ class Worker:
                 self._answer(requests, service_errors.store_unavailable(self.index, self.trouble or ""))
                 return
             try:
-                count, expected_bytes = next_batch(requests)
+                count, expected_bytes, adds = next_batch(requests)
                 await self._pace.wait(requests[:count], expected_bytes)
-                done_count = await self._run_batch(requests[:count], expected_bytes)
+                done_count = await self._run_batch(requests[:count], expected_bytes, adds)
             except StoreError as error:
                 if isinstance(error, StoreFull) and error.grows:
                     self._roll_back(requests[:count])
@@ -335,13 +338,14 @@ class Worker:
         return isinstance(error, StoreFull) or (self._store.failure is None and not self._committing)
 
     async def _retry_in_halves(self, requests: list[Submitted], error: Exception) -> None:
-        log.warning("batch retried in halves", store=self.index, cause=str(error), requests=len(requests))
+        if not isinstance(error, StoreFull):
+            log.warning("batch retried in halves", store=self.index, cause=str(error), requests=len(requests))
         refs = self._roll_back(requests)
         for half in halves(requests):
             await self._run_batches(half)
         self.announce(refs.values())
 
-    async def _run_batch(self, requests: Sequence[Submitted], expected_bytes: int) -> int:
+    async def _run_batch(self, requests: Sequence[Submitted], expected_bytes: int, adds: bool) -> int:
         """Execute the first of `requests` in one batch; return their number."""
         stopwatch_us, pace, timers = self._clock.stopwatch_us, self._pace, self._timers
         began_us = stopwatch_us()
@@ -349,7 +353,7 @@ class Worker:
         now = self._clock.now_ms()
         self._open.touched.clear()
         self._committing = False
-        batch = self._store.begin(expected_bytes)
+        batch = self._store.begin(expected_bytes, frees=not adds)
         try:
             done_count, changed = self._apply(requests, now, batch, step)
             for queue_id, counters in step.touched.items():
@@ -363,6 +367,9 @@ class Worker:
         pace.add(stopwatch_us() - began_us)
         changed = changed or bool(step.touched) or bool(orphans)
         await self._commit(batch, changed, done_count)
+        if self._is_full and adds and changed:
+            self._is_full = False
+            log.info("messaging store has room again", store=self.index)
         began_us = stopwatch_us()
         self._open.keep()
         del timers.orphans[: len(orphans)]
@@ -425,17 +432,23 @@ class Worker:
     def _refuse(self, requests: Sequence[Submitted], error: StoreError) -> None:
         """Fail a batch that the store refused: nothing of it is stored, or its outcome is unknown."""
         self.commit_stats.failed()
-        if not self._fails():
+        if not self._has_state(error):
             log.error("commit failed", store=self.index, cause=str(error), requests=len(requests))
         is_unknown = self._committing and not isinstance(error, StoreFull)
         refusal = service_errors.outcome_unknown if is_unknown else service_errors.store_unavailable
         self._fail(requests, refusal(self.index, str(error)), is_unknown=is_unknown)
 
-    def _fails(self) -> bool:
-        """Whether the store has a failure; then it is refused and tried again until it works."""
+    def _has_state(self, error: StoreError) -> bool:
+        """Whether `error` means that the store fails, and is tried again until it works, or that it is full.
+
+        Then its beginning and its end are logged, and not each request that is refused.
+        """
         if self._store.failure is not None:
             self._begin_to_fail(self._store.failure)
-        return self._recovery.failure is not None
+        if isinstance(error, StoreFull) and self.outage is None and not self._is_full:
+            self._is_full = True
+            log.error("messaging store is full", store=self.index, cause=str(error), effect="sends are refused")
+        return self._is_full or self._recovery.failure is not None
 
     def _begin_to_fail(self, cause: str) -> None:
         self._recovery.fail(cause)

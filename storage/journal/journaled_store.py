@@ -71,6 +71,7 @@ class JournaledStore:
             map_bytes_max=map_bytes_max,
             create=create,
             synced=synced,
+            reserves=True,
         )
         self._pending = RowLayer()
         self._committed: RowLayer | None = None  # by the last batch; set by the thread that commits
@@ -105,13 +106,15 @@ class JournaledStore:
         """See `contract.Store.on_flush_wanted`."""
         self.journal.on_flush_wanted(self.name, call)
 
-    def begin(self, expected_bytes: int) -> Batch:
+    def begin(self, expected_bytes: int, *, frees: bool = False) -> Batch:
         """Begin the one batch; see `contract.Store.begin`."""
         batch = self._batch
         if batch is not None and batch.state is not BatchState.OVER:
             raise StoreError(self.path, f"a batch is {batch.state}; one at a time")
         self.moment = object()
         self._know_pending()
+        if not frees:  # the file must have room for what the journal takes
+            self._file.keep_reserve(self._pending.byte_count + expected_bytes)
         if (
             expected_bytes <= JOURNALED_BYTES_MAX
             and self._pending.byte_count <= PENDING_BYTES_MAX
@@ -209,7 +212,7 @@ class JournaledStore:
 
     def _begin_in_file(self, expected_bytes: int) -> Batch:
         pending = self._pending
-        batch = self._file.begin(expected_bytes + pending.byte_count)
+        batch = self._file.begin(expected_bytes + pending.byte_count, frees=True)
         try:
             write_layer(batch, pending)
         except BaseException:

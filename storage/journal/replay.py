@@ -55,7 +55,7 @@ def replay(path: Path, tables: Sequence[str], journal_id: str, entries: Iterable
             row = view.get(META_TABLE, JOURNAL_KEY) or b""
         newer = lacking(row, journal_id, entries)
         if newer:
-            with store.begin(sum(entry.byte_count for entry in newer)) as batch:
+            with store.begin(sum(entry.byte_count for entry in newer), frees=True) as batch:
                 write_layer(batch, _layer_of(newer))
                 batch.put(META_TABLE, JOURNAL_KEY, row_of(journal_id, newer[-1].number))
                 batch.commit()

@@ -120,8 +120,8 @@ class LossyStore(StoreWithoutJournal):
         self._lossy = lossy
         self.blocking = store.blocking
 
-    def begin(self, expected_bytes: int) -> Batch:
-        return LossyBatch(self._store.begin(expected_bytes), self._lossy)
+    def begin(self, expected_bytes: int, *, frees: bool = False) -> Batch:
+        return LossyBatch(self._store.begin(expected_bytes, frees=frees), self._lossy)
 
     def view(self) -> View:
         return self._store.view()

@@ -14,6 +14,7 @@ from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.stores.recovery import PAUSE_MS_MAX, PAUSE_MS_MIN, Recovery
+from emubus.storage import Batch, StoreFull
 
 from .driving import decoded, encoded
 from .namespace import Receiver, loop_turns, open_broker, per_partition, send
@@ -124,6 +125,33 @@ async def test_a_server_stops_with_a_store_that_fails(clock: Clock, disk: Disk) 
     break_store(broker, disk, BROKEN)
     await refused(broker, keyed("a"))
     await broker.stop()
+
+
+async def test_a_full_store_refuses_sends_takes_settlements_and_says_so_once(clock: Clock, disk: Disk) -> None:
+    broker = open_broker(QueueDescription("q"), clock=clock, failpoint=disk)
+    receiver = Receiver(broker, "q")
+    for _ in range(3):
+        await send(broker, "q", encoded())
+    deliveries = await receiver.receive(3)
+    (store,) = {worker for worker in broker.workers if worker.open_partitions()}
+    begin = store._store.begin
+
+    def full(expected_bytes: int, *, frees: bool) -> Batch:
+        if frees:
+            return begin(expected_bytes, frees=frees)
+        raise StoreFull(None, "no room")
+
+    with structlog.testing.capture_logs() as said, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store._store, "begin", full)
+        for delivery in deliveries:
+            with pytest.raises(BrokerError, match=r"no room.*Nothing of it was stored"):
+                await send(broker, "q", encoded())
+            assert await receiver.settle(delivery, Complete()) is None
+        assert store.health == "full"
+    with structlog.testing.capture_logs() as after:
+        await send(broker, "q", encoded())
+    assert store.health == "available"
+    assert [each["event"] for each in (*said, *after)] == ["messaging store is full", "messaging store has room again"]
 
 
 def attempts_at(clock: Clock, times: list[int], error: Callable[[], Exception | None]) -> Recovery:

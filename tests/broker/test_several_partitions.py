@@ -98,8 +98,8 @@ class Unconfirmed(StoreWithoutJournal):
         self.commits_left: int | None = None
         self.keeps = False
 
-    def begin(self, expected_bytes: int) -> Batch:
-        batch = self._store.begin(expected_bytes)
+    def begin(self, expected_bytes: int, *, frees: bool = False) -> Batch:
+        batch = self._store.begin(expected_bytes, frees=frees)
         if self.commits_left is None:
             return batch
         return cast("Batch", Torn(self, batch))  # it passes on what it does not define

@@ -176,7 +176,7 @@ async def test_a_store_that_can_begin_no_batch_takes_no_locks_from_those_who_ask
     receiver = Receiver(broker, first)
     (delivery,) = await receiver.receive(1)
 
-    def begin(expected_bytes: int) -> None:
+    def begin(expected_bytes: int, *, frees: bool) -> None:
         raise StoreFailed(None, "can't begin a batch: I/O error")
 
     with monkeypatch.context() as patch:

@@ -77,7 +77,7 @@ def test_an_overwritten_page_is_found(folder: Path, page: int) -> None:
 
 def test_a_file_cut_short_is_found_without_harm(folder: Path) -> None:
     data = (folder / "data.mdb").read_bytes()
-    (folder / "data.mdb").write_bytes(data[: len(data) // 2])
+    (folder / "data.mdb").write_bytes(data[: len(data) // 4])  # at its end are pages that are not used yet
     assert not check_store(folder).is_whole
 
 

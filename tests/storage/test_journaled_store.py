@@ -390,9 +390,9 @@ def fill_laps(pair: list[Store]) -> None:
 def test_small_batches_go_into_the_journal_and_large_ones_into_the_file(pair: list[Store], journal: Journal) -> None:
     store = pair[0]
     data_file = store.path / "data.mdb"  # type: ignore[attr-defined]
-    before = data_file.read_bytes()
+    before = data_file.read_bytes().rstrip(b"\0")  # its room on the disk may grow
     assert (put(store, b"a"), put(store, b"b", bytes(1900), 2000), store.has_pending) == ("journal", "journal", True)
-    assert (data_file.read_bytes(), entries_lacking(journal, store)) == (before, 2)
+    assert (data_file.read_bytes().rstrip(b"\0"), entries_lacking(journal, store)) == (before, 2)
     assert (put(store, b"c", b"", 2001), store.has_pending) == ("file", False)
     assert (entries_lacking(journal, store), journal.is_empty, keys_of(store)) == (0, True, [b"a", b"b", b"c"])
     assert (put(store, b"d"), entries_lacking(journal, store), store.has_pending) == ("journal", 1, True)
@@ -531,12 +531,12 @@ def test_a_replay_of_what_the_file_has_writes_nothing(pair: list[Store], journal
     for store in pair:
         store.close()
     data_file = tmp_path / NAMES[0] / "data.mdb"
-    before = data_file.read_bytes()
+    before = data_file.read_bytes().rstrip(b"\0")  # its room on the disk may grow
     entries = [entry for entry in read_journal(journal.path, "1") if entry.store == NAMES[0]]
     assert len(entries) == 1
     replay(tmp_path / NAMES[0], TABLES, "1", entries)
     replay(tmp_path / NAMES[0], TABLES, "1", [])
-    assert data_file.read_bytes() == before
+    assert data_file.read_bytes().rstrip(b"\0") == before
     with pytest.raises(StoreError, match=r"data\.mdb is missing|doesn't exist"):
         replay(tmp_path / "store-99", TABLES, "1", entries)
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import resource
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from emubus.storage import Durability, Store, StoreError, StoreFull, lmdb_store, open_store
+from emubus.storage import FLUSHING_BYTES, Durability, Journal, Store, StoreError, StoreFull, lmdb_store, open_store
 from emubus.storage.check import check_store
 from emubus.storage.contract import PAGES_KEPT_BYTES_MAX
 
@@ -134,7 +135,7 @@ def test_a_full_disk_refuses_the_batch_whole_and_the_store_goes_on_when_there_is
     size_bytes = (tmp_path / "store" / "data.mdb").stat().st_size
     with files_limited_to(size_bytes + 100_000):
         for _ in range(2):
-            with pytest.raises(StoreFull, match=r"store .*/store: commit failed: no room for its file"):
+            with pytest.raises(StoreFull, match=r"store .*/store: no room for its file"):
                 put_rows(store, 300, 1000)
             assert row_count(store) == 300
         put_rows(store, 300, 10)  # what fits is taken meanwhile
@@ -163,11 +164,74 @@ def test_rows_deleted_from_a_full_store_make_room_for_the_next_batch(
                 batch.delete("rows", number.to_bytes(4, "big"))
             batch.commit()
         with pytest.raises(StoreFull):
-            put_rows(store, 0, count // 2, value)
-        put_rows(store, 0, count // 2, value)
-        assert row_count(store) == count // 2 + 64
+            put_rows(store, 0, count // 3, value)
+        put_rows(store, 0, count // 3, value)
+        assert row_count(store) == count // 3 + 64
         store.close()
     assert check_store(tmp_path / "store").problems == []
+
+
+def delete_rows(store: Store, numbers: range) -> None:
+    with store.begin(0, frees=True) as batch:
+        batch.delete_rows("rows", [number.to_bytes(4, "big") for number in numbers])
+        batch.commit()
+
+
+@pytest.mark.parametrize("durability", [Durability.FULL, Durability.PROCESS], ids=str)
+@pytest.mark.parametrize("at_once", [1, 50])
+def test_a_full_disk_can_be_drained_row_by_row_and_after_a_new_start(
+    open_lmdb: OpenStore, tmp_path: Path, durability: Durability, at_once: int
+) -> None:
+    store = open_lmdb(durability)
+    put_rows(store, 0, 64)
+    size_bytes = (tmp_path / "store" / "data.mdb").stat().st_size
+    with files_limited_to(size_bytes):  # what was given to the file stays its own
+        count = filled(store, b"v" * 1500)
+        with pytest.raises(StoreFull, match="what is left is kept for deleting messages"):
+            store.begin(MIB)
+        for start in range(0, count // 2, at_once):
+            delete_rows(store, range(start, start + at_once))
+        store.close()
+        store = open_lmdb(durability)
+        for start in range(count // 2, count, at_once):
+            delete_rows(store, range(start, start + at_once))
+        assert row_count(store) == 0
+        put_rows(store, 0, 64)  # and the pages of the deleted rows are used again
+        store.close()
+    assert check_store(tmp_path / "store").problems == []
+
+
+def test_small_batches_leave_the_room_that_the_file_needs_for_them(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal", "1")
+    store = open_store(tmp_path / "store", ["rows"], Durability.FULL, journal=journal)
+    with files_limited_to(max(journal.path.stat().st_size, (tmp_path / "store" / "data.mdb").stat().st_size)):
+        count = 0
+        with suppress(StoreFull):
+            for count in itertools.count():
+                put_rows(store, count, 1)
+        with store.begin(FLUSHING_BYTES, frees=True) as batch:
+            batch.commit()
+        assert not store.has_pending
+        delete_rows(store, range(count))
+        assert row_count(store) == 0
+        store.close()
+    journal.close()
+
+
+def test_where_no_room_can_be_kept_a_store_works_as_far_as_the_disk_goes(
+    open_lmdb: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: int) -> None:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuses)
+    store = open_lmdb()
+    put_rows(store, 0, 1000)
+    monkeypatch.delattr(os, "posix_fallocate")
+    store.close()
+    store = open_lmdb()
+    put_rows(store, 1000, 1000)
+    assert row_count(store) == 2000
 
 
 def test_the_size_of_the_file_is_read_again_before_the_map_is_too_small(

@@ -69,10 +69,10 @@ class Disk(TearingStore):
             before._fold()
             self._base = before._base
 
-    def begin(self, expected_bytes: int) -> Any:
+    def begin(self, expected_bytes: int, *, frees: bool = False) -> Any:
         if self.dead:
             raise StoreError(None, "the process is gone")
-        return super().begin(expected_bytes)
+        return super().begin(expected_bytes, frees=frees)
 
     def committed(self) -> None:
         if self.fate is not Fate.STORED:
