@@ -16,6 +16,7 @@ from typing import Final, cast
 
 from ..broker.clock import Timer
 from ..broker.errors import BrokerError, Condition, decode_refusal
+from ..broker.ledger import MemoryAccount, Use
 from ..broker.turns import Account
 from ..codec.errors import DecodeError
 from ..codec.frames import EMPTY_FRAME
@@ -25,7 +26,6 @@ from .injection.path import Path
 from .limits import KIB
 from .link_context import LinkContext
 from .links.amqp_layer import AmqpLayer
-from .quotas import MemoryUse
 from .server_state import ServerState
 from .watch import Watch
 from .wire.engine import AttachRequest, Pointer, lib
@@ -40,10 +40,8 @@ CHORES_MAX: Final = 2
 class Connection(LinkContext, asyncio.Protocol):
     """See the module. `number` identifies it in the log."""
 
-    def __init__(self, server: ServerState, number: int) -> None:
-        super().__init__(
-            server.broker, server.access, server.clock, server.limits, server.memory, server.conditions, number
-        )
+    def __init__(self, server: ServerState, number: int, account: MemoryAccount) -> None:
+        super().__init__(server.broker, server.access, server.clock, server.limits, server.conditions, number, account)
         self._server = server
         self._loop = asyncio.get_running_loop()
         # from the socket on
@@ -87,6 +85,12 @@ class Connection(LinkContext, asyncio.Protocol):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # we advertise no idle time-out [wire 1.3]
         self.flow.connect(self._transport)
         self._server.admit(self)
+        account = self.memory
+        account.enter(Use.INPUT, lambda: len(self._unread))
+        account.enter(Use.OUTPUT, self._unwritten_bytes)
+        account.move_to(self)
+        if not self.is_stranger:
+            account.identify(account.host)
         self._open_timer = self.clock.call_after(self.limits.open_wait_ms, self._on_open_overdue)
 
     def data_received(self, data: bytes) -> None:
@@ -104,12 +108,14 @@ class Connection(LinkContext, asyncio.Protocol):
             return
         if self._unread:  # a turn will come
             self._unread += data
+            self.memory.grew(len(data))
             return
         if self._opened and self._layer is not None and self._layer.ignores(data):
             return
         self._unread = data
         if self._server.turns.take(self):
             self.flow.update_reading(has_unread=bool(self._unread))
+        self.memory.grew(len(data))
 
     def _ignore(self, size_bytes: int) -> None:
         """Input behind our close is not read for long: a flood would cost as much as before."""
@@ -208,9 +214,10 @@ class Connection(LinkContext, asyncio.Protocol):
         if layer is not None:
             yield from layer.endpoints.lose()
             self._layer = None
+            self.memory.close()  # its gauges ask Proton
             layer.free()
-        self.outcomes.clear()
         self.memory.close()
+        self.outcomes.clear()
         self.log.debug("connection closed")
         self._server.freed(self)
 
@@ -222,6 +229,9 @@ class Connection(LinkContext, asyncio.Protocol):
     def pause_writing(self) -> None:
         """The socket takes no more: leave output in Proton and take no more messages from the broker."""
         self.flow.block()
+        self._hold_links()
+
+    def _hold_links(self) -> None:
         for link in self.links.values():
             link.hold()
 
@@ -229,6 +239,36 @@ class Connection(LinkContext, asyncio.Protocol):
         """The socket takes more again."""
         self.flow.unblock()
         self.schedule_flush()
+
+    def _unwritten_bytes(self) -> int:
+        """Output that the socket has not taken, or that is late on purpose."""
+        late_bytes = 0 if self._path is None else self._path.held_bytes
+        return late_bytes if self._transport is None else late_bytes + self._transport.get_write_buffer_size()
+
+    # ---- what the ledger asks for
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no input waits for its turn."""
+        return not self._unread
+
+    def hold(self) -> None:
+        """Read nothing more from the client, and take no more messages for it from the broker."""
+        self.flow.hold_all(has_unread=bool(self._unread))
+        self._hold_links()
+
+    def go_on(self) -> None:
+        """Read and take messages again."""
+        self.flow.go_on(has_unread=bool(self._unread))
+        self.schedule_flush()
+
+    def expel(self, error: BrokerError) -> None:
+        """Close because of what is held for the client."""
+        self.close(error)
+
+    def cut(self) -> None:
+        """Close at once."""
+        self.abort()
 
     def _write(self, data: bytes) -> None:
         if self._path is None:
@@ -296,9 +336,7 @@ class Connection(LinkContext, asyncio.Protocol):
             return b""
         if self._flush_scheduled:  # write pending transfers first: a flow in `data` may lower the credit that they had
             self._flush()
-        left = self._layer.feed(data, self._portion)
-        self.memory.put(MemoryUse.PARTIAL, self.flow.partial_bytes)
-        return left
+        return self._layer.feed(data, self._portion)
 
     # ---- from outcomes to bytes
 
@@ -326,8 +364,9 @@ class Connection(LinkContext, asyncio.Protocol):
         if layer is None:
             return
         self.outcomes.apply()
-        self.flow.check_pending(has_unread=bool(self._unread))
-        if self.flow.is_blocked:
+        if self.memory.is_held:
+            self.memory.read()
+        if self.flow.is_full:
             return
         self._write_output(layer)
         self._write(layer.output_of_freed())
@@ -387,7 +426,7 @@ class Connection(LinkContext, asyncio.Protocol):
 
     def _beat(self) -> None:
         """Write an empty frame: nothing else was written for a while."""
-        if not self.flow.is_blocked:
+        if not self.flow.is_full:
             self._write(EMPTY_FRAME)
 
     def _stop_heartbeat(self) -> None:

@@ -1,7 +1,8 @@
 """Every limit of the wire adapter, in one table (R6).
 
 Knows numbers and why they are what they are; knows nothing of the code that obeys them. What an entity allows
-(message size, batch size) is the broker's and comes with each link.
+(message size, batch size) is the broker's and comes with each link; how much memory a connection may hold is the
+ledger's (`broker/ledger.py`).
 """
 
 from __future__ import annotations
@@ -78,9 +79,6 @@ class Limits:
     stranger_chunk_bytes_max: int = 512
     """As `chunk_bytes_max`: half a dozen attaches, or refusals with their log lines."""
 
-    strangers_max: int = 500
-    """Connections of strangers; the oldest one goes for a new one."""
-
     stranger_links_max: int = 50
     """Links of a stranger, those that only we have closed among them: a pair for `$cbs`, a coordinator, and what it
     attaches too early."""
@@ -90,15 +88,6 @@ class Limits:
 
     stranger_attach_bytes_max: int = 4 * KIB
     """The attach of a stranger: names, addresses, filters, properties."""
-
-    stranger_bytes_max: int = 128 * KIB
-    """What is kept for a stranger: unfinished deliveries and unread responses. A token has some kilobytes."""
-
-    attach_bytes_max: int = 8 * MIB
-    """All attaches of the open links of a connection; Proton keeps about three times as much."""
-
-    attach_bytes_in_all_max: int = 64 * MIB
-    """The same over all connections."""
 
     heartbeat_interval_ms_min: int = 50
     """The shortest interval of heartbeats, however short the peer's idle time-out."""
@@ -135,22 +124,6 @@ class Limits:
 
     replies_max: int = 1_000
     """Replies of one requester that wait for its credit; with more its link is closed."""
-
-    replies_bytes_max: int = 16 * MIB
-    """Responses of one connection that wait for credit; with more the link of the last one is closed."""
-
-    replies_bytes_in_all_max: int = 64 * MIB
-    """The same over all connections."""
-
-    pending_bytes_max: int = 32 * MIB
-    """Deliveries that wait for their outcome, with what it costs to keep one; above it we stop reading from the
-    socket."""
-
-    partial_bytes_max: int = 256 * MIB
-    """Deliveries of one connection of which not all frames have come; above it the connection is closed."""
-
-    partial_bytes_in_all_max: int = 512 * MIB
-    """The same over all connections."""
 
     write_buffer_bytes_max: int = MIB
     """Bytes that the socket hasn't taken; above it we stop asking Proton for more and the broker for messages."""

@@ -15,6 +15,7 @@ from ..broker.address import parse_address
 from ..broker.broker import Broker
 from ..broker.clock import Clock
 from ..broker.errors import BrokerError
+from ..broker.ledger import MemoryAccount
 from ..conditions.engine import Conditions
 from .connection import Connection
 from .faults import Faults
@@ -83,9 +84,9 @@ class AmqpServer:
                 found.append({"number": each.number, "since": each.opened_at, **each.client, "links": links})
         return found
 
-    def protocol(self) -> Connection:
-        """What a new connection is given to."""
-        return Connection(self._state, next(self._numbers))
+    def protocol(self, account: MemoryAccount) -> Connection:
+        """What a new connection is given to, with the account of what is held for its client."""
+        return Connection(self._state, next(self._numbers), account)
 
     async def stop(self) -> None:
         """Close every connection in good order; those that take too long are cut."""

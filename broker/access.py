@@ -38,7 +38,7 @@ class Claim:
 
     `is_of_entity`: the claim comes from a key of the entity at that path. It opens the entity and its subscriptions,
     but no other entity whose name begins with the path. It holds as long as the entity has that key, `key_text` being
-    one of its two texts under `key_name` (`Access.current`).
+    one of its two texts under `key_name` (`Access.current`). `identity` names the key among all keys.
     """
 
     path: str
@@ -47,6 +47,7 @@ class Claim:
     is_of_entity: bool = False
     key_name: str = ""
     key_text: str = field(default="", repr=False)
+    identity: str = field(default="", compare=False)
 
     def covers(self, path: str) -> bool:
         """Whether this claim applies to an entity path in compared form."""
@@ -267,8 +268,9 @@ def _texts(key: SharedKey) -> tuple[str, ...]:
 
 def _claim(key: SharedKey, text: str, path: str, expires_at: int | None) -> Claim:
     if key.scope is None:  # a key of the namespace never changes
-        return Claim(path, key.rights, expires_at)
-    return Claim(path, key.rights, expires_at, is_of_entity=True, key_name=key.name, key_text=text)
+        return Claim(path, key.rights, expires_at, identity=key.name)
+    identity = f"{key.name} of {key.scope}"
+    return Claim(path, key.rights, expires_at, True, key.name, text, identity)
 
 
 def _has_signed(key_text: str, token: SasToken) -> bool:

@@ -15,6 +15,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, cast
 
@@ -22,9 +23,11 @@ import structlog
 
 from .broker.admin.refusal_log import RefusalLog
 from .broker.clock import Clock, Timer
+from .broker.ledger import Ledger, MemoryAccount, Newcomer, Use
 from .broker.repeated_lines import RepeatedLines
 
-Factory = Callable[[], asyncio.Protocol]
+Factory = Callable[[MemoryAccount], asyncio.Protocol]
+"""Makes the protocol of a connection, with the account of what is held for its client."""
 
 TLS_HELLO: Final = 0x16
 AMQP_MAGIC: Final = b"AMQP"
@@ -35,6 +38,9 @@ TLS_END_WAIT_S: Final = 5.0
 """How long TLS may take to end: many clients don't answer, and all data is sent by then."""
 ACCEPT_PAUSE_MS: Final = 1_000
 """How long to wait before accepting again when the process is out of file descriptors."""
+FULL_LOGGED_EVERY_US: Final = 10_000_000
+TLS_BYTES: Final = 72 * 1024
+"""What a TLS connection costs besides what is read and written: resident memory after 400 handshakes."""
 BACKLOG: Final = 1024
 ACCEPT_AT_ONCE: Final = 4
 """Connections accepted per turn of the event loop, while all other connections wait."""
@@ -44,6 +50,14 @@ asyncio clients of azure-servicebus before 7.15, which set on their socket the s
 with TLS. A server without TLS keeps it: smaller segments send messages of 64 KiB a quarter slower."""
 
 log = structlog.get_logger("emubus")
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """A connection of which no byte has come."""
+
+    account: MemoryAccount
+    timer: Timer
 
 
 class Listener:
@@ -57,19 +71,22 @@ class Listener:
         amqp: Factory,
         http: Factory,
         clock: Clock,
+        ledger: Ledger,
         tls: ssl.SSLContext | None = None,
         handshake: Callable[[], ssl.SSLContext | bytes | None] = lambda: None,
     ) -> None:
         self._amqp = amqp
         self._http = http
         self._clock = clock
+        self._ledger = ledger
         self._tls = tls
         self._handshake = handshake
         self._refusals = RefusalLog(list)
         self._lines = RepeatedLines(clock)
         self._loop = asyncio.get_running_loop()
         self._listening: list[socket.socket] = []
-        self._silent: dict[socket.socket, Timer] = {}
+        self._silent: dict[socket.socket, Silent] = {}
+        self._refused_at_us = 0  # when a line said that the process is out of descriptors
         self._undecided: set[ProtocolDetector] = set()
         self._pauses: dict[socket.socket, Timer] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -120,18 +137,30 @@ class Listener:
     def _accept(self, bound: socket.socket) -> None:
         for _ in range(ACCEPT_AT_ONCE):
             try:
-                connection, _ = bound.accept()
+                connection, address = bound.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
                 # Out of file descriptors. The socket stays readable, so wait before trying again.
-                log.warning("accept failed", error=str(error))
+                self._log_full(error)
                 self._loop.remove_reader(bound)
                 self._pauses[bound] = self._clock.call_after(ACCEPT_PAUSE_MS, partial(self._accept_again, bound))
                 return
             connection.setblocking(False)
-            self._silent[connection] = self._clock.call_after(SPEAK_WAIT_MS, partial(self._drop, connection))
+            timer = self._clock.call_after(SPEAK_WAIT_MS, partial(self._drop, connection))
             self._loop.add_reader(connection, self._look, connection)
+            drop = partial(self._drop, connection)
+            account = self._ledger.open(Newcomer(drop), address[0], address[1])
+            self._silent[connection] = Silent(account, timer)
+            if account.is_cut:
+                self._drop(connection)
+
+    def _log_full(self, error: OSError) -> None:
+        """Log once in a while that no connection can be accepted: each pause would be a line."""
+        now_us = self._clock.stopwatch_us()
+        if not self._refused_at_us or now_us - self._refused_at_us >= FULL_LOGGED_EVERY_US:
+            self._refused_at_us = now_us
+            log.warning("accept failed", error=str(error), connections=self._ledger.socket_count)
 
     def _accept_again(self, bound: socket.socket) -> None:
         del self._pauses[bound]
@@ -150,8 +179,9 @@ class Listener:
                 self._log_tls(connection)
             self._drop(connection)
             return
-        self._release(connection)
-        task = self._loop.create_task(self._hand_over(connection, secret))
+        account = self._release(connection)
+        task = self._loop.create_task(self._hand_over(connection, secret, account))
+        account.move_to(Newcomer(lambda: _cancel(task)))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -166,16 +196,20 @@ class Listener:
         if self._refusals.is_due(client, "", reason):
             log.info("refused", client=client, reason=reason, remedy=remedy)
 
-    async def _hand_over(self, connection: socket.socket, secret: bool) -> None:
+    async def _hand_over(self, connection: socket.socket, secret: bool, account: MemoryAccount) -> None:
         tls = self._tls if secret else None
         instead = self._handshake() if secret else None
         if isinstance(instead, bytes):
             _end_with(connection, instead)
+            account.close()
             return
+        if secret:
+            account.enter(Use.TLS, lambda: TLS_BYTES)
+        detector = ProtocolDetector(self._amqp, self._http, self._clock, self._undecided, account)
         try:
             async with self._clock.time_limit(SPEAK_WAIT_MS):
                 await self._loop.connect_accepted_socket(
-                    self._detector,
+                    lambda: detector,
                     connection,
                     ssl=instead or tls,
                     ssl_handshake_timeout=2 * SPEAK_WAIT_MS / 1000 if secret else None,  # the clock's limit comes first
@@ -184,17 +218,27 @@ class Listener:
         except (OSError, ssl.SSLError) as error:  # for instance a client that does not trust the certificate
             self._lines.write(log.info, "TLS handshake failed", error=str(error) or type(error).__name__)
             connection.close()
+            account.close()
+        except asyncio.CancelledError:  # the server stops, or a newer client needs the socket
+            connection.close()
+            account.close()
+            raise
 
-    def _detector(self) -> asyncio.Protocol:
-        return ProtocolDetector(self._amqp, self._http, self._clock, self._undecided)
-
-    def _release(self, connection: socket.socket) -> None:
-        self._silent.pop(connection).cancel()
+    def _release(self, connection: socket.socket) -> MemoryAccount:
+        silent = self._silent.pop(connection)
+        silent.timer.cancel()
         self._loop.remove_reader(connection)
+        return silent.account
 
     def _drop(self, connection: socket.socket) -> None:
-        self._release(connection)
-        connection.close()
+        if connection in self._silent:
+            account = self._release(connection)
+            connection.close()
+            account.close()
+
+
+def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
 
 
 def _end_with(connection: socket.socket, data: bytes) -> None:
@@ -210,11 +254,14 @@ def _end_with(connection: socket.socket, data: bytes) -> None:
 class ProtocolDetector(asyncio.Protocol):
     """Reads the first bytes of a connection, then makes it AMQP or HTTP. Until then it is in `undecided`."""
 
-    def __init__(self, amqp: Factory, http: Factory, clock: Clock, undecided: set[ProtocolDetector]) -> None:
+    def __init__(
+        self, amqp: Factory, http: Factory, clock: Clock, undecided: set[ProtocolDetector], account: MemoryAccount
+    ) -> None:
         self._amqp = amqp
         self._http = http
         self._clock = clock
         self._undecided = undecided
+        self._account = account
         self._transport: asyncio.Transport | None = None
         self._first = b""
         self._timer: Timer | None = None
@@ -223,6 +270,7 @@ class ProtocolDetector(asyncio.Protocol):
         """Limit the time until the first bytes."""
         self._undecided.add(self)
         self._transport = cast("asyncio.Transport", transport)
+        self._account.move_to(Newcomer(self.abort))
         self._timer = self._clock.call_after(SPEAK_WAIT_MS, self._transport.abort)
 
     def data_received(self, data: bytes) -> None:
@@ -232,7 +280,7 @@ class ProtocolDetector(asyncio.Protocol):
         if len(self._first) < len(AMQP_MAGIC) and AMQP_MAGIC.startswith(self._first):
             return
         self._decided()
-        protocol = self._amqp() if self._first.startswith(AMQP_MAGIC) else self._http()
+        protocol = (self._amqp if self._first.startswith(AMQP_MAGIC) else self._http)(self._account)
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
         protocol.data_received(self._first)
@@ -241,6 +289,7 @@ class ProtocolDetector(asyncio.Protocol):
         """The client has disconnected."""
         del exc
         self._decided()
+        self._account.close()
 
     def abort(self) -> None:
         """Cut the connection."""

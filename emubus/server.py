@@ -27,9 +27,10 @@ from .broker.api import TABLES
 from .broker.broker import Broker
 from .broker.clock import Clock
 from .broker.errors import BrokerError, Condition
+from .broker.ledger import Caps, Ledger, MemoryAccount
 from .broker.model.catalog import CATALOG_TABLES, Catalog, CatalogError, other_store_count
 from .broker.model.descriptions import Topology
-from .broker.model.profiles import Partitioning, limits_over
+from .broker.model.profiles import Partitioning, largest_message, limits_over
 from .broker.service_errors import HOST_SUFFIX, jms_not_supported
 from .commands.announcement import banner, facts, write_ready_file
 from .commands.options import variables_of_process
@@ -40,6 +41,7 @@ from .data_folder import DataFolder
 from .failpoint import failpoint_hook
 from .listener import Listener
 from .logging import announce_ready
+from .resources import raise_descriptors, sockets_max, trim
 from .snapshots import Snapshots, finish_restore
 from .stopping import catch_signals, stop_on_signal
 from .storage import Durability, Store, StoreError, no_failpoint, open_store
@@ -85,9 +87,17 @@ class StartError(Exception):
 class NotReady(asyncio.Protocol):
     """Closes connections that come before the broker has started; clients try again."""
 
+    def __init__(self, account: MemoryAccount) -> None:
+        self._account = account
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Close the connection."""
         transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is closed."""
+        del exc
+        self._account.close()
 
 
 class Server:
@@ -101,6 +111,7 @@ class Server:
         self.more_ports = config.more_ports
         self.ready = False
         self.story = Story(is_on=config.story)
+        self.ledger = Ledger(self.clock)
         self._otlp: Otlp | None = None
         self._cleanup = contextlib.AsyncExitStack()
         self._broker: Broker | None = None
@@ -177,7 +188,9 @@ class Server:
     async def _start(self) -> None:
         config = self.config
         tls = self._tls_context()
-        self._listener = listener = Listener(self._new_amqp, self._new_http, self.clock, tls, self._handshake)
+        self.ledger = Ledger(self.clock, Caps.for_messages(largest_message(config.limits), sockets_max()), trim)
+        factories = self._new_amqp, self._new_http
+        self._listener = listener = Listener(*factories, self.clock, self.ledger, tls, self._handshake)
         self.http_port = listener.listen(config.host, config.http_port)  # first: a taken port changes nothing
         self._broker = self._open_broker()
         self._cleanup.callback(self.clock.close)
@@ -236,6 +249,7 @@ class Server:
             self.clock,
             self._is_ready,
             amqp.protocol,
+            self.ledger,
             lambda: self.ports,
             amqp.faults,
             amqp.conditions,
@@ -285,11 +299,11 @@ class Server:
             "All that was confirmed to clients is stored; of what was not answered, each batch is stored whole or not."
         )
 
-    def _new_http(self) -> asyncio.Protocol:
-        return self._http.protocol() if self._http is not None else NotReady()
+    def _new_http(self, account: MemoryAccount) -> asyncio.Protocol:
+        return self._http.protocol(account) if self._http is not None else NotReady(account)
 
-    def _new_amqp(self) -> asyncio.Protocol:
-        return self._amqp.protocol() if self._amqp is not None else NotReady()
+    def _new_amqp(self, account: MemoryAccount) -> asyncio.Protocol:
+        return self._amqp.protocol(account) if self._amqp is not None else NotReady(account)
 
     def _tls_context(self) -> ssl.SSLContext | None:
         config = self.config
@@ -395,6 +409,7 @@ def run(config: Config) -> int:
 async def _serve(config: Config) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
+    raise_descriptors()
     server = Server(config)
     stop_on_signal(lambda: loop.call_soon_threadsafe(stopping.set), server.unconfirmed)
     await server.start()

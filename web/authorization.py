@@ -53,7 +53,7 @@ def require_manage(request: web.Request, services: Services) -> None:
         require(request, services, "", Right.MANAGE)
         return
     claim = access.claim_of_key(*basic_credentials(header))
-    _mark_known(request)
+    _mark_known(request, claim)
     access.require([claim], "", Right.MANAGE, services.clock.now_ms())
 
 
@@ -95,10 +95,11 @@ def _claim(request: web.Request, services: Services, address: str, now: int) -> 
     if token is None:
         raise BrokerError(Condition.UNAUTHORIZED_ACCESS, "MissingToken: The authorization header was not found.")
     claim = services.access.put_token(token, address, now, asked=request.rel_url.raw_path)
-    _mark_known(request)
+    _mark_known(request, claim)
     return claim
 
 
-def _mark_known(request: web.Request) -> None:
+def _mark_known(request: web.Request, claim: Claim) -> None:
     if isinstance(request.protocol, HttpConnection):
         request.protocol.known_by(lambda: False)
+        request.protocol.memory.identify(claim.identity)

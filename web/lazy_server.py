@@ -13,6 +13,7 @@ import os
 from typing import TYPE_CHECKING, Final, cast
 
 from ..broker.clock import Timer
+from ..broker.ledger import MemoryAccount, Newcomer, Use
 from .health import may_be_plain, plain_answer, unavailable
 from .limits import IDLE_MS
 from .loading import Loader, LoadError
@@ -33,10 +34,12 @@ class LazyHttpServer:
         self._loader = Loader("the HTTP server", self._load, services.clock)
         self._waiting: set[FirstRequest] = set()
 
-    def protocol(self) -> asyncio.Protocol:
+    def protocol(self, account: MemoryAccount) -> asyncio.Protocol:
         """The protocol of a new connection."""
         server = self._loader.value
-        return FirstRequest(self._services, self._loader, self._waiting) if server is None else server.protocol()
+        if server is not None:
+            return server.protocol(account)
+        return FirstRequest(self._services, self._loader, self._waiting, account)
 
     async def _load(self) -> HttpServer:
         server_class = await asyncio.to_thread(_import_server)
@@ -76,10 +79,13 @@ class FirstRequest(asyncio.Protocol):
     It is in `waiting` while it is open and not handed over.
     """
 
-    def __init__(self, services: Services, loader: Loader[HttpServer], waiting: set[FirstRequest]) -> None:
+    def __init__(
+        self, services: Services, loader: Loader[HttpServer], waiting: set[FirstRequest], account: MemoryAccount
+    ) -> None:
         self._services = services
         self._loader = loader
         self._waiting = waiting
+        self._account = account
         self._transport: asyncio.Transport | None = None
         self._received = b""
         self._idle: Timer | None = None
@@ -89,11 +95,14 @@ class FirstRequest(asyncio.Protocol):
         """A client has connected."""
         self._transport = cast("asyncio.Transport", transport)
         self._waiting.add(self)
+        self._account.enter(Use.INPUT, lambda: len(self._received))
+        self._account.move_to(Newcomer(self.abort))
         self._await_request()
 
     def data_received(self, data: bytes) -> None:
         """Answer a health check; the bytes of anything else wait for the server."""
         self._received += data
+        self._account.grew(len(data))
         if self._transport is None or self._handing_over is not None or may_be_plain(self._received):
             return
         answer = plain_answer(
@@ -119,6 +128,7 @@ class FirstRequest(asyncio.Protocol):
         """The client has disconnected."""
         del exc
         self._end()
+        self._account.close()
 
     def abort(self) -> None:
         """Cut the connection."""
@@ -138,11 +148,12 @@ class FirstRequest(asyncio.Protocol):
         self._end()
         if transport is None or transport.is_closing():
             return
-        protocol = server.protocol()
+        protocol = server.protocol(self._account)
         transport.set_protocol(protocol)
+        transport.resume_reading()  # before the protocol may have a reason not to
         protocol.connection_made(transport)
-        transport.resume_reading()
-        protocol.data_received(self._received)
+        received, self._received = self._received, b""
+        protocol.data_received(received)
 
     def _await_request(self) -> None:
         if self._idle is not None:

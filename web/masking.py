@@ -1,7 +1,7 @@
 """Refuses unmasked WebSocket frames of clients [RFC 6455 5.1], which aiohttp accepts.
 
-Knows frame headers. Does not know payloads and opcodes: the reader behind it does. One guard belongs to
-one connection.
+Knows frame headers, and counts the bytes of messages. Does not know payloads: the reader behind it does. One guard
+belongs to one connection.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Final, Protocol
 
 _MASKED: Final = 0x80
 _LENGTH_BITS: Final = 0x7F
+_CONTROL: Final = 0x08
+"""The bit of an opcode that makes a control frame."""
 _EXTENDED: Final = {126: 2, 127: 8}
 _MASK_BYTES: Final = 4
 _NOT_A_FRAME: Final = b"\xff\x80\x00\x00\x00\x00"
@@ -40,7 +42,10 @@ class MaskGuard:
         self._on_refusal = refused
         self._held = b""  # the beginning of a frame header
         self._payload_bytes = 0  # payload bytes of the current frame that have yet to come
+        self._is_control = False  # the current frame
         self._refused = False
+        self.message_bytes = 0
+        """Bytes of all messages so far, those of an unfinished one among them."""
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
         """See `WebSocketFrameReader`; a partial frame header is held back."""
@@ -48,6 +53,8 @@ class MaskGuard:
             return True, b""
         data = self._held + data
         end, at = len(data), self._payload_bytes
+        if not self._is_control:
+            self.message_bytes += min(at, end)
         while at < end:
             if end - at < 2:
                 break
@@ -62,7 +69,10 @@ class MaskGuard:
                 break
             if extended:
                 length = int.from_bytes(data[at + 2 : at + 2 + extended], "big")
+            self._is_control = bool(data[at] & _CONTROL)
             at = behind + length
+            if not self._is_control:
+                self.message_bytes += min(at, end) - behind
         whole = min(at, end)
         self._held, self._payload_bytes = data[whole:], at - whole
         return self._reader.feed_data(data[:whole]) if whole else (False, b"")

@@ -11,6 +11,7 @@ import contextlib
 
 from aiohttp import hdrs, web
 
+from ..broker.ledger import MemoryAccount
 from ..broker.turns import Turns
 from .atom.management import ERROR_TYPE, add_management
 from .control import ROOT as CONTROL
@@ -28,7 +29,7 @@ from .page.site import ROOT as PAGE
 from .rest import add_rest
 from .rest.broker_properties import HEADER as MESSAGE
 from .services import Services
-from .transport.connection import HttpConnection, lift_limits_of_websockets, watch_bodies
+from .transport.connection import HttpConnection, note_answers, watch_bodies
 from .transport.origins import is_browser, only_known_hosts, only_own_pages
 from .transport.request_log import log_requests
 from .transport.websocket import add_websocket
@@ -54,7 +55,7 @@ class HttpServer:
         app = web.Application(
             client_max_size=REQUEST_BYTES_MAX, middlewares=[log_requests, watch_bodies, hosts, guard, errors_as_json]
         )
-        app.on_response_prepare.append(lift_limits_of_websockets)
+        app.on_response_prepare.append(note_answers)
         app.on_response_prepare.append(_keep_types)
         for path in PATHS:
             app.router.add_get(path, self._health)
@@ -73,7 +74,7 @@ class HttpServer:
         """Prepare for connections."""
         await self._runner.setup()
 
-    def protocol(self) -> asyncio.Protocol:
+    def protocol(self, memory: MemoryAccount) -> asyncio.Protocol:
         """The protocol of a new connection."""
         assert self._runner.server is not None
         return HttpConnection(
@@ -83,6 +84,7 @@ class HttpServer:
             clock=self._clock,
             lines=self._services.broker.lines,
             turns=self._turns,
+            memory=memory,
             is_stranger=lambda: self._services.access.verify,
             line_bytes_max=REQUEST_LINE_BYTES_MAX,
         )

@@ -14,6 +14,7 @@ from ..broker.access import Access
 from ..broker.broker import Broker
 from ..broker.clock import Clock
 from ..broker.errors import Condition
+from ..broker.ledger import Ledger, MemoryAccount
 from ..broker.model.descriptions import Topology
 from ..broker.names import KeptFile, SnapshotName
 from ..conditions.engine import Conditions
@@ -103,21 +104,23 @@ class KeptFiles(Protocol):
 class Services:
     """Given to every part.
 
-    `amqp` makes the protocol of a new AMQP connection; `ports` returns the listening ports by name;
-    `connection_counts` returns the number of AMQP `connections` and `links`; `connections` describes each of them;
-    `config_json` takes the entities that are there now, and returns what makes a Config.json of them, on any
-    thread; `started_us` is the start on the clock's stopwatch; `ca_file` is the development CA's certificate, if
-    any; `about` has further facts for the page, by their names, whose text may change; `story` has the last events
-    of messages, `sampler` the figures over time; `allowed_hosts` are host names, in lower case, by which browsers
-    may use the server; `read_config` returns the entities of a Config.json, on any thread, or raises BrokerError
-    (argument-error) with what is wrong in it; `files` are those beside the stores, None in memory.
+    `amqp` makes the protocol of a new AMQP connection with its account of the `ledger`, which has those of all peers;
+    `ports` returns the listening ports by name; `connection_counts` returns the number of AMQP `connections` and
+    `links`; `connections` describes each of them; `config_json` takes the entities that are there now, and returns
+    what makes a Config.json of them, on any thread; `started_us` is the start on the clock's stopwatch; `ca_file` is
+    the development CA's certificate, if any; `about` has further facts for the page, by their names, whose text may
+    change; `story` has the last events of messages, `sampler` the figures over time; `allowed_hosts` are host names,
+    in lower case, by which browsers may use the server; `read_config` returns the entities of a Config.json, on any
+    thread, or raises BrokerError (argument-error) with what is wrong in it; `files` are those beside the stores, None
+    in memory.
     """
 
     broker: Broker
     access: Access
     clock: Clock
     is_ready: Callable[[], bool]
-    amqp: Callable[[], asyncio.Protocol]
+    amqp: Callable[[MemoryAccount], asyncio.Protocol]
+    ledger: Ledger
     ports: Callable[[], Mapping[str, int]]
     faults: FaultsPort
     conditions: Conditions

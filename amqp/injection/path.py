@@ -54,6 +54,11 @@ class Path:
             direction.release()
             self._cut()
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of both directions that are held."""
+        return self._inward.held_bytes + self._outward.held_bytes
+
     def release(self) -> None:
         """Pass on everything that is held, at once."""
         self._inward.release()
@@ -79,7 +84,7 @@ class _Direction:
         self._full = full
         self._is_full = False
         self._held: deque[tuple[int, bytes]] = deque()
-        self._held_bytes = 0
+        self.held_bytes = 0
         self._timer: Timer | None = None
 
     def carry(self, data: bytes, delay_ms: int) -> None:
@@ -89,8 +94,8 @@ class _Direction:
             return
         due_at = self._clock.now_ms() + delay_ms
         self._held.append((max(due_at, self._held[-1][0]) if self._held else due_at, data))
-        self._held_bytes += len(data)
-        if not self._is_full and self._held_bytes > HELD_BYTES_MAX:
+        self.held_bytes += len(data)
+        if not self._is_full and self.held_bytes > HELD_BYTES_MAX:
             self._is_full = True
             self._full(True)
         self._arm()
@@ -118,9 +123,9 @@ class _Direction:
     def _pass(self, until_at: int | None) -> None:
         while self._held and (until_at is None or self._held[0][0] <= until_at):
             _, data = self._held.popleft()
-            self._held_bytes -= len(data)
+            self.held_bytes -= len(data)
             self._deliver(data)
-        if self._is_full and self._held_bytes <= HELD_BYTES_MAX // 2:
+        if self._is_full and self.held_bytes <= HELD_BYTES_MAX // 2:
             self._is_full = False
             self._full(False)
 

@@ -18,7 +18,7 @@ from ...codec.decode import decode
 from ...codec.errors import DecodeError
 from ...codec.types import Described
 from ..link_context import LinkContext
-from ..wire.engine import Pointer, lib, session_of
+from ..wire.engine import Pointer, lib
 from ..wire.link import Done, link_credit
 from ..wire.outgoing_deliveries import OutgoingDeliveries
 from .outgoing import ReceiverHandle
@@ -90,20 +90,29 @@ class BrowsingLink(OutgoingDeliveries):
     async def _peek_on(self) -> None:
         """Send messages from where the last peek ended, as far as credit and room go."""
         context, flow = self._context, self.state.flow
-        while self._receiver is not None and self.credit > 0:
-            unsent_bytes = lib.pn_session_outgoing_bytes(session_of(self.pointer))
-            if flow.is_blocked or unsent_bytes > context.limits.outgoing_bytes_max:
-                flow.hold(self.resume)
-                self._busy = False
-                return
-            count = min(self.credit, _SLICE_COUNT)
-            messages = await context.broker.peek(self._address, self._next, count, _SLICE_BYTES)
-            if not messages or self._receiver is None:
-                break
-            self._send(messages)
+        more = True
+        while more and self._receiver is not None and self.credit > 0:
+            async with context.copying(_SLICE_BYTES):  # one link after the other
+                unsent_bytes = 0 if self._receiver is None else lib.pn_session_outgoing_bytes(self.session)
+                if flow.is_blocked or unsent_bytes > context.limits.outgoing_bytes_max:
+                    flow.hold(self.resume)
+                    self._busy = False
+                    return
+                more = await self._peek_once()
         self._busy = False
         if self._receiver is not None:
             self._answer()
+
+    async def _peek_once(self) -> bool:
+        """Send the next messages; whether there may be more."""
+        if self._receiver is None or self.credit <= 0:
+            return False
+        count = min(self.credit, _SLICE_COUNT)
+        messages = await self._context.broker.peek(self._address, self._next, count, _SLICE_BYTES)
+        if not messages or self._receiver is None:
+            return False
+        self._send(messages)
+        return True
 
     def _send(self, messages: list[bytes]) -> None:
         """Send the active ones, as far as credit goes."""

@@ -14,7 +14,7 @@ from typing import Protocol
 from ...broker.api import Delivery, Outcome, RunDone, TransactionRef
 from ...broker.errors import BrokerError, Condition
 from ..link_context import LinkContext
-from ..wire.engine import Pointer, lib, read_attach, session_of
+from ..wire.engine import Pointer, lib, read_attach
 from ..wire.link import Done, link_credit
 from ..wire.outgoing_deliveries import Enrolled, OutgoingDeliveries
 from ..wire.transaction_states import TRANSACTIONAL, read_transactional, transactional_state
@@ -69,7 +69,6 @@ class OutgoingLink(OutgoingDeliveries):
         "_released",
         "_sieve",
         "_unwrapped",
-        "session",
     )
 
     TAKES_RUNS = True
@@ -81,7 +80,6 @@ class OutgoingLink(OutgoingDeliveries):
         self._context = context
         self._released = released
         """Called when the link has given its receiver up."""
-        self.session = session_of(pointer)
         self._own_receiver: ReceiverHandle | None = None
         """The broker's."""
         self._receiver: ReceiverHandle | None = None

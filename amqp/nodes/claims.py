@@ -21,14 +21,23 @@ PATH_LENGTH_MAX: Final = 1_024
 class Claims:
     """What a client may do (`broker.access.Rights`). Without verification all is allowed.
 
-    `expired()` is called when a claim has expired, by the broker's clock, or its key was changed.
+    `shown(key)` is called with the name of the key that gives a claim, `expired()` when a claim has expired, by the
+    broker's clock, or its key was changed.
     """
 
-    def __init__(self, access: Access, clock: Clock, claims_max: int, expired: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        access: Access,
+        clock: Clock,
+        claims_max: int,
+        expired: Callable[[], None],
+        shown: Callable[[str], None],
+    ) -> None:
         self._access = access
         self._clock = clock
         self._claims_max = claims_max
         self._expired = expired
+        self._shown = shown
         self._by_path: dict[str, Claim] = {}
         self.were_shown = not access.verify
         """Whether the client has ever shown a valid token or key; always without verification."""
@@ -93,7 +102,7 @@ class Claims:
     def close(self) -> None:
         """The connection is over; nothing here holds it any longer."""
         self._by_path.clear()
-        self._expired = _nothing
+        self._expired, self._shown = _nothing, _no_key
         if self._timer is not None:
             self._timer.cancel()
 
@@ -105,6 +114,7 @@ class Claims:
             raise service_errors.tokens_exceeded(self._claims_max)
         self._by_path[claim.path] = claim
         self.were_shown = True
+        self._shown(claim.identity)
         if claim.expires_at is not None:
             self._arm(claim.expires_at)
 
@@ -134,3 +144,8 @@ class Claims:
 
 def _nothing() -> None:
     """Nobody is left to look."""
+
+
+def _no_key(key: str) -> None:
+    """Nobody wants to know the key."""
+    del key

@@ -19,7 +19,6 @@ from ...codec.encode import encode, encode_map, list_from_items
 from ...codec.errors import DecodeError
 from ...codec.types import Described, Uint
 from ..link_context import LinkContext
-from ..quotas import MemoryUse
 from ..wire.engine import Pointer, session_of
 from ..wire.incoming_deliveries import IncomingDeliveries
 from ..wire.link import Done, link_credit
@@ -206,14 +205,12 @@ class ReplyLink(OutgoingDeliveries):
 
     __slots__ = (
         "_context",
-        "_counted_bytes",
         "_node",
         "_number",
         "_waiting",
         "_waiting_bytes",
         "bytes_max",
         "name",
-        "session",
         "target",
     )
 
@@ -231,37 +228,26 @@ class ReplyLink(OutgoingDeliveries):
         super().__init__(context, pointer, presettled=presettled)
         self.name = name
         self.target = target
-        self.session = session_of(pointer)
         self.bytes_max = bytes_max
         self._context = context
         self._node = node
         self._number = 0
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
-        self._counted_bytes = 0
 
     def reply(self, data: bytes) -> None:
-        """Send now, or as soon as there is credit; with too much waiting for credit the link is closed."""
+        """Send now, or as soon as there is credit; with too many waiting for credit the link is closed."""
         self._waiting.append(data)
-        self._waiting_bytes += len(data)
+        self._waits(len(data))
         self._send_waiting()
-        if not self._waiting:
-            return
-        try:
-            if len(self._waiting) > self._context.limits.replies_max:
-                text = (
-                    f"{len(self._waiting)} responses of {self._waiting_bytes} bytes in all wait for credit on the link."
-                )
-                raise BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, text)
-            self._count_waiting()
-        except BrokerError as error:
-            self._context.detach(self.pointer, error)
+        if len(self._waiting) > self._context.limits.replies_max:
+            text = f"{len(self._waiting)} responses of {self._waiting_bytes} bytes in all wait for credit on the link."
+            self._context.detach(self.pointer, BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, text))
 
-    def _count_waiting(self) -> None:
-        """Count the bytes that wait towards the connection's limit; BrokerError if they are too many."""
-        counted, self._counted_bytes = self._counted_bytes, self._waiting_bytes
-        if counted != self._waiting_bytes:
-            self._context.memory.change(MemoryUse.REPLIES, self._waiting_bytes - counted)
+    def _waits(self, by_bytes: int) -> None:
+        """More bytes wait for credit, or fewer."""
+        self._waiting_bytes += by_bytes
+        self._context.replies_wait(by_bytes)
 
     def on_flow(self) -> None:
         """Credit: send what waits, and answer a flow that asks."""
@@ -278,11 +264,9 @@ class ReplyLink(OutgoingDeliveries):
             self._number += 1
             tag = self._number.to_bytes(4, "big")
             data = self._waiting.popleft()
-            self._waiting_bytes -= len(data)
+            self._waits(-len(data))
             self.transfer([Delivery(tag, data, 0)])
             self.state.schedule_flush()
-        if self._waiting_bytes < self._counted_bytes:
-            self._count_waiting()
 
     def disposed(self, token: bytes, state: int, delivery: Pointer, done: Done | None) -> None:
         """Clients settle responses as they like: confirm, nothing depends on it."""
@@ -294,6 +278,5 @@ class ReplyLink(OutgoingDeliveries):
         """Responses that wait are not wanted any more."""
         super().gone()
         self._waiting.clear()
-        self._waiting_bytes = 0
-        self._count_waiting()
+        self._waits(-self._waiting_bytes)
         self._node.remove(self)

@@ -185,25 +185,25 @@ static PyObject *accept(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static int send_one(void *link, PyObject *item, PyObject *open, int presettled)
+/* The size of the message, or -1 for a Python error. */
+static Py_ssize_t send_one(void *link, PyObject *item, PyObject *open, int presettled)
 {
     PyObject *token = PyObject_GetAttr(item, token_name), *payload = PyObject_GetAttr(item, payload_name);
-    int failed = -1;
+    Py_ssize_t size = -1;
     if (token && payload && PyBytes_Check(token) && PyBytes_Check(payload)) {
         bytes_t tag = {(size_t)PyBytes_GET_SIZE(token), PyBytes_AS_STRING(token)};
         void *delivery = pn.delivery(link, tag);
         pn.send(link, PyBytes_AS_STRING(payload), (size_t)PyBytes_GET_SIZE(payload));
         pn.advance(link);
-        if (presettled) {
+        if (presettled)
             pn.settle(delivery);
-            failed = 0;
-        } else
-            failed = PyDict_SetItem(open, token, Py_None);
+        if (presettled || PyDict_SetItem(open, token, Py_None) == 0)
+            size = PyBytes_GET_SIZE(payload);
     } else if (!PyErr_Occurred())
         PyErr_SetString(PyExc_TypeError, "token and payload of a delivery are bytes");
     Py_XDECREF(token);
     Py_XDECREF(payload);
-    return failed;
+    return size;
 }
 
 static PyObject *send_all(PyObject *self, PyObject *args)
@@ -216,13 +216,17 @@ static PyObject *send_all(PyObject *self, PyObject *args)
     PyObject *fast = PySequence_Fast(items, "deliveries are a sequence");
     if (!fast)
         return NULL;
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast); i++)
-        if (send_one((void *)(uintptr_t)link, PySequence_Fast_GET_ITEM(fast, i), open, presettled) < 0) {
+    Py_ssize_t sent = 0;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast); i++) {
+        Py_ssize_t size = send_one((void *)(uintptr_t)link, PySequence_Fast_GET_ITEM(fast, i), open, presettled);
+        if (size < 0) {
             Py_DECREF(fast);
             return NULL;
         }
+        sent += size;
+    }
     Py_DECREF(fast);
-    Py_RETURN_NONE;
+    return PyLong_FromSsize_t(sent);
 }
 
 /* ---- frames */

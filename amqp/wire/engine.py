@@ -226,9 +226,9 @@ def close_session(session: Pointer, error: BrokerError | None = None) -> None:
     lib.pn_session_close(session)
 
 
-def has_unsent(session: Pointer) -> bool:
-    """Whether deliveries wait for the client's window."""
-    return bool(lib.pn_session_outgoing_bytes(session))
+def unsent_bytes(session: Pointer) -> int:
+    """The bytes of deliveries that Proton has yet to write, most often for want of the client's window."""
+    return int(lib.pn_session_outgoing_bytes(session))
 
 
 def send_session_flow(session: Pointer) -> None:

@@ -1,8 +1,9 @@
 """Flow control of one connection: when to read, when links may send, and which flows the client waits for.
 
 Counts the bytes of deliveries that wait for their outcome, or whose last frame has not come. Reading from the socket
-stops while too many wait, and while input is unhandled; links that find the socket or the AMQP session's window full
-are held until output has gone (R6). Does not know what a link is: links pass their callables. Owned by a connection.
+stops while input is unhandled, and while the ledger holds the connection; links that find the socket or the AMQP
+session's window full, or the connection held, wait until output has gone (R6). Does not know what a link is: links pass
+their callables. Owned by a connection.
 """
 
 from __future__ import annotations
@@ -18,20 +19,21 @@ Resume = Callable[[], None]
 
 
 class FlowControl:
-    """Back-pressure of one connection: it stops reading above `pending_bytes_max` bytes without an outcome."""
+    """Back-pressure of one connection, in both directions."""
 
-    def __init__(self, pending_bytes_max: int) -> None:
+    def __init__(self) -> None:
         self.pending_bytes = 0
         """Deliveries that wait for their outcome, with what it costs to keep one."""
         self.partial_bytes = 0
         """Deliveries of which not all frames have come."""
-        self.is_blocked = False
+        self.is_full = False
         """The socket takes no more output."""
-        self._pending_bytes_max = pending_bytes_max
-        self._awaits_outcomes = False
+        self.is_blocked = False
+        """No more output may be made: the socket is full, or the connection is held."""
+        self._is_held = False
         self._is_stopped = False
         self._transport: asyncio.Transport | None = None
-        self._held: dict[Resume, None] = {}
+        self._waiting: dict[Resume, None] = {}
 
     # ---- deliveries
 
@@ -69,16 +71,9 @@ class FlowControl:
         """Whether nothing is read from the socket."""
         return self._is_stopped
 
-    def check_pending(self, *, has_unread: bool) -> None:
-        """Stop reading above the limit of pending bytes, go on below half of it."""
-        bytes_max = self._pending_bytes_max
-        if self._awaits_outcomes or self.pending_bytes > bytes_max:
-            self._awaits_outcomes = self.pending_bytes > (bytes_max // 2 if self._awaits_outcomes else bytes_max)
-            self.update_reading(has_unread=has_unread)
-
     def update_reading(self, *, has_unread: bool) -> None:
-        """Read only while all that was read is handled, and what was handled has its outcome."""
-        stop = self._awaits_outcomes or has_unread
+        """Read only while all that was read is handled, and the connection is not held."""
+        stop = self._is_held or has_unread
         if self._transport is not None and stop is not self._is_stopped:
             self._is_stopped = stop
             if stop:
@@ -86,29 +81,39 @@ class FlowControl:
             else:
                 self._transport.resume_reading()
 
+    def hold_all(self, *, has_unread: bool) -> None:
+        """The ledger holds the connection: nothing is read, no output is made."""
+        self._is_held = self.is_blocked = True
+        self.update_reading(has_unread=has_unread)
+
+    def go_on(self, *, has_unread: bool) -> None:
+        """The ledger does not hold the connection any more."""
+        self._is_held, self.is_blocked = False, self.is_full
+        self.update_reading(has_unread=has_unread)
+
     # ---- writing
 
     def block(self) -> None:
         """The socket takes no more."""
-        self.is_blocked = True
+        self.is_full = self.is_blocked = True
 
     def unblock(self) -> None:
         """The socket takes more again."""
-        self.is_blocked = False
+        self.is_full, self.is_blocked = False, self._is_held
 
     def hold(self, resume: Resume) -> None:
         """Call `resume` once output has gone."""
-        self._held[resume] = None
+        self._waiting[resume] = None
 
     def release(self, resume: Resume) -> None:
         """A link that was held, or was not, is over."""
-        self._held.pop(resume, None)
+        self._waiting.pop(resume, None)
 
     def resume_held(self) -> None:
         """Output has gone: there may be room for the links that were held."""
-        if self._held and not self.is_blocked:
-            held, self._held = self._held, {}
-            for resume in held:
+        if self._waiting and not self.is_blocked:
+            waiting, self._waiting = self._waiting, {}
+            for resume in waiting:
                 resume()
 
 

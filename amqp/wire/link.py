@@ -98,13 +98,23 @@ class Run(Protocol):
         ...
 
 
+class SendingLink(Protocol):
+    """A link on which the client receives."""
+
+    session: Pointer
+
+    def unsettled_bytes(self) -> int:
+        """What is kept for deliveries that the client has yet to settle."""
+        ...
+
+
 class ConnectionState(ABC):
     """What a link sees of its connection."""
 
-    def __init__(self, pending_bytes_max: int, log: Any) -> None:
+    def __init__(self, log: Any) -> None:
         self.links: dict[Pointer, Link] = {}
         """The attached links."""
-        self.flow = FlowControl(pending_bytes_max)
+        self.flow = FlowControl()
         self.replies = FlowReplies()
         self.outcomes = OutcomeQueue(self.schedule_flush)
         self.log = log
@@ -120,6 +130,14 @@ class ConnectionState(ABC):
             runs, self._runs = self._runs, []
             for run in runs:
                 run.end()
+
+    @abstractmethod
+    def sent(self, link: SendingLink, size_bytes: int) -> None:
+        """Proton has got deliveries of so many bytes on a link."""
+
+    @abstractmethod
+    def sends_no_more(self, link: SendingLink) -> None:
+        """A link is gone, and with it all that was unsettled on it."""
 
     @abstractmethod
     def schedule_flush(self) -> None:

@@ -165,9 +165,13 @@ def accept(deliveries: list[Handle], positions: Sequence[int]) -> None:
         settle(delivery)
 
 
-def send(link: Handle, deliveries: Sequence[Delivery], unsettled: dict[Any, Any], presettled: bool) -> None:
-    """Give whole messages to Proton, each with its token as delivery-tag: settled, or noted in `unsettled`."""
+def send(link: Handle, deliveries: Sequence[Delivery], unsettled: dict[Any, Any], presettled: bool) -> int:
+    """Give whole messages to Proton, each with its token as delivery-tag: settled, or noted in `unsettled`.
+
+    Returns the size of them all.
+    """
     tag, tag_view, new, send, advance = _tag_struct, _tag_view, _new_delivery, _send, _advance
+    sent_bytes = 0
     for each in deliveries:
         token, payload = each.token, each.payload
         size = len(token)
@@ -175,11 +179,13 @@ def send(link: Handle, deliveries: Sequence[Delivery], unsettled: dict[Any, Any]
         tag.size = size
         delivery = new(link, tag[0])
         send(link, payload, len(payload))
+        sent_bytes += len(payload)
         advance(link)
         if presettled:
             _settle(delivery)
         else:
             unsettled[token] = None
+    return sent_bytes
 
 
 def passthrough_end_in_python(

@@ -13,13 +13,16 @@ from typing import ClassVar, Final
 
 from ...broker.api import Delivery, RunDone
 from ...broker.errors import BrokerError
-from .engine import Pointer, ffi, lib
+from .engine import Pointer, ffi, lib, session_of
 from .flow import LinkState
 from .link import COUNT_MASK, RECEIVED, ConnectionState, Done, Link, link_credit, reject
 from .loops import ACCEPTED, Handle, send, take_accepted
 from .transaction_states import TRANSACTIONAL, set_state_data
 
 RUN_TOKENS_MAX: Final = 512
+UNSETTLED_BYTES: Final = 920
+"""What Proton and we keep of a delivery besides its message until its receiver settles it: resident memory after 50 000
+copies for browsers that settle nothing."""
 _NOT_OPEN: Final = object()
 
 _settled, _settle, _update = lib.pn_delivery_settled, lib.pn_delivery_settle, lib.pn_delivery_update
@@ -30,7 +33,7 @@ _buffer = ffi.buffer
 class OutgoingDeliveries(Link):
     """A link on which the client receives. `credit` is what the client's last flow left us."""
 
-    __slots__ = ("_count", "_run", "credit", "presettled")
+    __slots__ = ("_count", "_kept", "_kept_bytes", "_run", "credit", "presettled", "session")
 
     TAKES_RUNS: ClassVar = False
     """Whether deliveries that the client accepts go to `disposed_run`, those of one read of the socket together."""
@@ -38,17 +41,33 @@ class OutgoingDeliveries(Link):
     def __init__(self, state: ConnectionState, pointer: Pointer, *, presettled: bool) -> None:
         super().__init__(state, pointer)
         self.presettled = presettled
+        self.session = session_of(pointer)
         self.credit = 0
         self._run: DispositionRun | None = None
+        self._kept = self._kept_bytes = (
+            0  # unsettled deliveries when they were counted last and those since; their size
+        )
         self._count = 0  # our delivery-count: deliveries given to Proton and credit given back
 
     # ---- deliveries
 
     def transfer(self, deliveries: Sequence[Delivery]) -> None:
         """Give whole messages to Proton, each with its token as delivery-tag."""
-        send(self.handle, deliveries, self._open, self.presettled)
-        self.credit -= len(deliveries)
-        self._count += len(deliveries)
+        size_bytes = send(self.handle, deliveries, self._open, self.presettled)
+        count = len(deliveries)
+        self.credit -= count
+        self._count += count
+        self._kept += count
+        self._kept_bytes += size_bytes
+        self.state.sent(self, size_bytes)
+
+    def unsettled_bytes(self) -> int:
+        """What is kept for deliveries that the client has yet to settle, as if all were of the same size: Proton keeps
+        the buffer of each, which it makes twice as large again and again until the message fits."""
+        count = len(self._open)
+        self._kept_bytes = self._kept_bytes * count // self._kept if self._kept else 0
+        self._kept = count
+        return count * UNSETTLED_BYTES + 3 * self._kept_bytes // 2
 
     @property
     def unsettled_count(self) -> int:
@@ -157,6 +176,7 @@ class OutgoingDeliveries(Link):
         """As in `Link`; a run that has not ended is lost with it."""
         super().gone()
         self._run = None
+        self.state.sends_no_more(self)
 
     def finish(self, key: bytes, error: BrokerError | None) -> None:
         """Confirm with an outcome of the client's kind, or reject with the error [wire 5.7]."""

@@ -40,7 +40,7 @@ class Transaction:
         self.handle: PartitionHandle | None = None
         self.key: str | None = None
         self.operations: list[tuple[PartitionHandle, Operation]] = []
-        self.message_count = 0  # of all operations
+        self.message_count = self.size_bytes = 0  # of all operations
         self.tokens: set[bytes] = set()
         self.cancelled: set[int] = set()  # sequence numbers of scheduled messages, in the partition that commits
         self.let_go: list[tuple[PartitionHandle, bytes]] = []  # locks already settled by their receivers
@@ -60,10 +60,11 @@ class Transaction:
         """Look for the entity for transfers, unless it is set already."""
         self.via = self.via or self.find_via()
 
-    def add(self, handle: PartitionHandle, operation: Operation, message_count: int) -> None:
-        """Add an operation on so many messages."""
+    def add(self, handle: PartitionHandle, operation: Operation, message_count: int, size_bytes: int) -> None:
+        """Add an operation on so many messages, of so many bytes."""
         self.operations.append((handle, operation))
         self.message_count += message_count
+        self.size_bytes += size_bytes
 
     def use_key(self, key: str) -> None:
         """Set the partition key of the transaction's messages."""

@@ -50,6 +50,7 @@ class Transactions:
         self._operations_max = operations_max
         self._open: dict[bytes, Transaction] = {}
         self._count_of: Counter[object] = Counter()  # by connection
+        self._bytes_of: Counter[object] = Counter()  # of the messages, by connection
 
     def declare(self, owner: object, via: FindVia = lambda: None, *, connection: object = None) -> TransactionRef:
         """Begin a transaction of `connection` that ends with `owner` at the latest; return its id (16 bytes).
@@ -83,6 +84,7 @@ class Transactions:
             return
 
         def committed(error: BrokerError | None) -> None:
+            self._free(transaction)
             if error is not None:
                 _abandon(transaction.let_go)
             else:
@@ -111,6 +113,10 @@ class Transactions:
     def open_count_of(self, connection: object) -> int:
         """Return the number of open transactions of `connection`."""
         return self._count_of[connection]
+
+    def bytes_of(self, connection: object) -> int:
+        """Return the bytes of the messages that transactions of `connection` have collected."""
+        return self._bytes_of[connection]
 
     # ---- work
 
@@ -276,17 +282,27 @@ class Transactions:
             if not self._count_of[connection]:
                 del self._count_of[connection]
 
+    def _free(self, transaction: Transaction) -> None:
+        """What a transaction has collected is stored, or dropped."""
+        connection = transaction.ref.connection
+        self._bytes_of[connection] -= transaction.size_bytes
+        if not self._bytes_of[connection]:
+            del self._bytes_of[connection]
+
     def _roll_back(self, transaction_id: bytes) -> None:
         transaction = self._open.get(transaction_id)
         self._forget(transaction_id)
         if transaction is not None:
+            self._free(transaction)
             _abandon(transaction.let_go)
 
     def _add(self, transaction: Transaction, handle: PartitionHandle, operation: Operation) -> None:
         count = _message_count(operation)
         if transaction.message_count + count > self._operations_max:
             raise service_errors.transaction_too_large(self._operations_max)
-        transaction.add(handle, operation, count)
+        size_bytes = _size_of(operation)
+        transaction.add(handle, operation, count, size_bytes)
+        self._bytes_of[transaction.ref.connection] += size_bytes
 
     def _transfer(self, transaction: Transaction, message: Message, destination: str) -> None:
         """Add a transfer to another entity, through the outbox of the committing partition."""
@@ -354,6 +370,18 @@ def _message_count(operation: Operation) -> int:
             return len(operation.numbers)
         case Settle() | SetSessionState() | Transfer():
             return 1
+
+
+def _size_of(operation: Operation) -> int:
+    match operation:
+        case Send() | Schedule():
+            return sum(message.size_bytes for message in operation.messages)
+        case Transfer():
+            return operation.message.size_bytes
+        case SetSessionState():
+            return len(operation.state or b"")
+        case CancelScheduled() | Settle():
+            return 0
 
 
 def _scheduled_by(transaction: Transaction, handle: PartitionHandle) -> set[int]:

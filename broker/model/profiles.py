@@ -201,6 +201,15 @@ LIMITS: Final[Mapping[Profile, Limits]] = {
     ),
 }
 
+
+def largest_message(limits: Limits) -> int:
+    """Return the size of the largest message that any entity of a namespace can take."""
+    settable = limits.message_bytes_settable
+    if limits.partitioning is Partitioning.ALWAYS and limits.partitioned_message_bytes_max is not None:
+        return limits.partitioned_message_bytes_max
+    return limits.message_bytes_max if settable is None else settable.stop or limits.message_bytes_max
+
+
 PREMIUM_PARTITION_COUNTS: Final = (1, 2, 4)
 
 

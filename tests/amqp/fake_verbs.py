@@ -120,6 +120,10 @@ class FakeTransactions:
     def open_count(self) -> int:
         return len(self.declared)
 
+    def bytes_of(self, connection: object) -> int:
+        del connection
+        return sum(len(part) for each in self.work for part in each[2:] if isinstance(part, bytes))
+
     def open_count_of(self, connection: object) -> int:
         return sum(self.connections[each] is connection for each in self.declared)
 

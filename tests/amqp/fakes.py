@@ -12,8 +12,10 @@ from emubus.broker.address import Address, parse_address
 from emubus.broker.admin.refusal_log import RefusalLog
 from emubus.broker.api import Abandon, Delivery, Outcome, ReceiveMode, Release, RunDone
 from emubus.broker.broker import Broker
+from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.profiles import Profile, limits_for
+from emubus.broker.repeated_lines import RepeatedLines
 from emubus.broker.service_errors import lock_lost, name_of, not_found, too_large
 
 from .fake_verbs import FakeVerbs
@@ -167,6 +169,7 @@ class FakeBroker(FakeVerbs):
         super().__init__()
         self.queues = {"q": FakeQueue()}
         self.refusals = RefusalLog(lambda: self.queues)
+        self.lines = RepeatedLines(Clock(manual=True))
         self.now_ms = 1_000_000
         self.senders: list[FakeSender] = []
         self.key_watchers: list[Callable[[], None]] = []
@@ -299,3 +302,6 @@ class FakeTransport(asyncio.Transport):
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self.high = high or self.high
+
+    def get_write_buffer_size(self) -> int:
+        return 0  # the client's side has it: only a test that pauses the writing knows better

@@ -6,9 +6,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from emubus.amqp.limits import Limits
+from emubus.amqp.link_context import PENDING_FACTOR
 from emubus.amqp.wire.engine import lib
 from emubus.amqp.wire.incoming_deliveries import KEEPING_BYTES
+from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.ledger import LOOK_MS, PATIENCE_LOOKS, Caps, Ledger
 from emubus.codec.encode import encode
 from emubus.codec.frames import EMPTY_FRAME
 from emubus.codec.types import Ubyte, Uint, Ulong
@@ -276,42 +279,76 @@ async def test_credit_comes_back_with_outcomes_only(wire: Wire) -> None:
     assert flow.fields[4:7] == [0, 1000, 501]
 
 
-async def test_too_much_that_waits_for_its_outcome_stops_the_reading_until_half_is_done() -> None:
-    wire = Wire(limits=Limits(pending_bytes_max=100_000))
+def capped(connection: int, link_credit: int = 1_000) -> Wire:
+    """A connection that may hold so many bytes; none is too few to count."""
+    clock = Clock(start_at=1_700_000_000_000, manual=True)
+    wire = Wire(
+        limits=Limits(link_credit=link_credit),
+        clock=clock,
+        ledger=Ledger(clock, Caps(connection=connection, small=0, step=1)),
+    )
     wire.open()
+    return wire
+
+
+def look(wire: Wire, times: int) -> None:
+    """Let the ledger look at the connection so often."""
+    for _ in range(times):
+        wire.clock.advance(LOOK_MS)
+
+
+async def test_too_much_that_waits_for_its_outcome_stops_the_reading_until_a_quarter_is_done() -> None:
+    wire = capped(PENDING_FACTOR * 110_000)
     wire.broker.q.waiting = []
     wire.attach_sender()
     wire.write(b"".join(wire.transfer(bytes(30_000)) for _ in range(4)))
     await wire.turn()
     assert not wire.socket.reading
     waiting = wire.broker.q.waiting
-    for done in waiting[:2]:
-        done(None)
+    waiting[0](None)
     await wire.turn()
     assert not wire.socket.reading
-    waiting[2](None)
+    waiting[1](None)
     await wire.turn()
     assert wire.socket.reading
-    assert wire.server.flow.pending_bytes == 30_000 + KEEPING_BYTES
+    assert wire.server.flow.pending_bytes == 2 * (30_000 + KEEPING_BYTES)
+    look(wire, PATIENCE_LOOKS)
+    assert wire.server.memory.kept < 10_000
     wire.lose()
     assert wire.server.flow.pending_bytes == 0
 
 
-async def test_unfinished_deliveries_have_a_limit_too() -> None:
-    wire = Wire(limits=Limits(partial_bytes_max=100_000))
-    wire.open()
+async def test_what_only_waits_for_the_store_closes_no_connection() -> None:
+    wire = capped(50_000)
+    wire.broker.q.waiting = []
+    wire.attach_sender()
+    wire.write(wire.transfer(bytes(30_000)))
+    look(wire, 3 * PATIENCE_LOOKS)
+    assert (wire.read(), wire.socket.reading) == ([], False)
+    wire.broker.q.answer_all()
+    assert [each.code for each in await wire.turn()] == [DISPOSITION]
+    assert wire.socket.reading
+    wire.lose()
+
+
+async def test_unfinished_deliveries_close_the_connection_if_waiting_does_not_help() -> None:
+    wire = capped(150_000)
     for handle in range(4):
         wire.attach_sender(handle=handle)
     for handle in range(4):
         fields = [Uint(handle), Uint(handle), b"t", Uint(0), False, True]
         wire.write(frame(0, 0x14, fields, bytes(40_000)))
-    assert [each.code for each in wire.read()] == [0x18]
+    assert (wire.read(), wire.socket.reading) == ([], False)
+    look(wire, PATIENCE_LOOKS - 1)
+    assert wire.read() == []
+    look(wire, 1)
+    (close,) = wire.read()
+    assert (close.code, close.fields[0].value[0]) == (0x18, "amqp:resource-limit-exceeded")
     wire.lose()
 
 
 async def test_many_small_messages_beyond_the_credit_stop_the_reading_too() -> None:
-    wire = Wire(limits=Limits(pending_bytes_max=100 * KEEPING_BYTES, link_credit=2))
-    wire.open()
+    wire = capped(PENDING_FACTOR * 100 * KEEPING_BYTES + 8_000, link_credit=2)
     wire.broker.q.waiting = []
     wire.attach_sender()
     wire.write(b"".join(wire.transfer(b"") for _ in range(101)))

@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from emubus.amqp import AmqpServer, Limits
+from emubus.amqp.connection import Connection
 from emubus.broker.access import Access
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError
+from emubus.broker.ledger import Ledger, Newcomer
 from emubus.broker.service_errors import jms_not_supported
 from emubus.codec.frames import AMQP_HEADER, SASL_HEADER
 from emubus.codec.types import Symbol, Uint
@@ -32,9 +34,14 @@ def server(connections_max: int | None = None, jms_refusal: BrokerError | None =
     )
 
 
+def protocol(amqp: AmqpServer) -> Connection:
+    """The protocol of a new connection."""
+    return amqp.protocol(Ledger(Clock(manual=True)).open(Newcomer(lambda: None)))
+
+
 async def stop(amqp: AmqpServer) -> None:
     """Stop a server whose clients stay: it waits for them in vain."""
-    clock = amqp.protocol().clock
+    clock = protocol(amqp).clock
     asyncio.get_running_loop().call_soon(clock.advance, Limits().stop_wait_ms)
     await amqp.stop()
 
@@ -45,7 +52,7 @@ async def listen() -> AsyncIterator[Listen]:
     servers: list[asyncio.Server] = []
 
     async def listen(amqp: AmqpServer) -> int:
-        servers.append(await asyncio.get_running_loop().create_server(amqp.protocol, "127.0.0.1", 0))
+        servers.append(await asyncio.get_running_loop().create_server(lambda: protocol(amqp), "127.0.0.1", 0))
         return int(servers[-1].sockets[0].getsockname()[1])
 
     yield listen
@@ -77,7 +84,7 @@ async def test_a_stopping_server_says_why_and_does_not_wait_for_those_who_stay(p
     if polite:
         writer.close()
     else:
-        amqp.protocol().clock.advance(Limits().stop_wait_ms)
+        protocol(amqp).clock.advance(Limits().stop_wait_ms)
     await stopping
     assert amqp.connection_count == 0
     writer.close()

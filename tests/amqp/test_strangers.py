@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import replace
-
-import pytest
-
-from emubus.amqp.connection import Connection
 from emubus.amqp.limits import Limits
-from emubus.amqp.quotas import MemoryAccount, MemoryUse
 from emubus.broker.access import Access
-from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.clock import Clock
 from emubus.broker.keys import SharedKey
+from emubus.broker.ledger import Caps, Ledger
 from emubus.codec.frames import AMQP_HEADER, SASL_HEADER
 from emubus.codec.types import Described, Uint, Ulong
 
@@ -24,13 +18,13 @@ LIMITS = Limits(
     stranger_links_max=4,
     stranger_sessions_max=3,
     stranger_attach_bytes_max=400,
-    stranger_bytes_max=3_000,
-    strangers_max=2,
 )
 
 
-def stranger(limits: Limits = LIMITS) -> Wire:
-    wire = Wire(access=Access([SharedKey("name", "key")], verify=True), limits=limits)
+def stranger(caps: Caps = Caps()) -> Wire:  # noqa: B008 - frozen
+    clock = Clock(start_at=1_700_000_000_000, manual=True)
+    access = Access([SharedKey("name", "key")], verify=True)
+    wire = Wire(access=access, limits=LIMITS, clock=clock, ledger=Ledger(clock, caps))
     wire.open()
     return wire
 
@@ -88,40 +82,12 @@ async def test_a_connection_that_needs_no_token_has_the_limits_of_all() -> None:
 
 
 async def test_the_oldest_stranger_goes_for_a_new_one() -> None:
-    first = stranger()
+    first = stranger(Caps(stranger_count=2))
     sockets = [FakeTransport() for _ in range(2)]
     for number, each in enumerate(sockets):
-        Connection(first.state, number + 2).connection_made(each)
+        first.connection(number + 2).connection_made(each)
     assert [each.is_closing() for each in (first.socket, *sockets)] == [True, False, False]
     first.lose()
-
-
-# ---------------------------------------------------------------- bytes
-
-
-def test_bytes_are_limited_per_connection_and_over_all_and_given_back() -> None:
-    limits = replace(LIMITS, partial_bytes_max=100, partial_bytes_in_all_max=150)
-    in_all: Counter[MemoryUse] = Counter()
-    one, two = (MemoryAccount(limits, in_all, lambda: False) for _ in range(2))
-    one.change(MemoryUse.PARTIAL, 100)
-    with pytest.raises(BrokerError, match="101 bytes of unfinished deliveries; allowed are at most 100 per") as error:
-        one.put(MemoryUse.PARTIAL, 101)
-    assert error.value.condition is Condition.RESOURCE_LIMIT_EXCEEDED
-    with pytest.raises(BrokerError, match="201 bytes of unfinished deliveries; allowed are at most 150 for all"):
-        two.change(MemoryUse.PARTIAL, 100)
-    one.close()
-    two.put(MemoryUse.PARTIAL, 99)
-    assert in_all[MemoryUse.PARTIAL] == 99
-    two.close()
-    assert in_all[MemoryUse.PARTIAL] == 0
-
-
-def test_a_stranger_s_bytes_are_limited_whatever_they_are_kept_for() -> None:
-    held = MemoryAccount(LIMITS, Counter(), lambda: True)
-    held.change(MemoryUse.ATTACHES, 1_500)
-    held.change(MemoryUse.REPLIES, 1_500)
-    with pytest.raises(BrokerError, match="3001 bytes of unfinished deliveries; allowed are at most 3000 before"):
-        held.change(MemoryUse.PARTIAL, 1)
 
 
 async def test_input_above_a_slice_waits_for_the_next_turn_and_keeps_its_order() -> None:

@@ -15,6 +15,7 @@ from emubus.amqp.server_state import ServerState
 from emubus.amqp.wire.engine import Engine
 from emubus.broker.access import Access
 from emubus.broker.clock import Clock
+from emubus.broker.ledger import Ledger, Newcomer
 from emubus.codec.decode import decode
 from emubus.codec.encode import encode, encode_described, encode_list
 from emubus.codec.frames import AMQP_HEADER, SASL_HEADER
@@ -96,6 +97,7 @@ class Wire:
     access: Access = field(default_factory=lambda: Access(verify=False))
     limits: Limits = field(default_factory=Limits)
     clock: Clock = field(default_factory=lambda: Clock(start_at=1_700_000_000_000, manual=True))
+    ledger: Ledger | None = None
     is_paced: bool = False
     """Whether input is handled in slices of time: otherwise whatever is written is handled at once."""
 
@@ -107,11 +109,17 @@ class Wire:
         )
         self.state = ServerState(as_broker(self.broker), self.access, self.clock, limits)
         self.connections = self.state.connections
-        self.server = Connection(self.state, 1)
+        self.ledger = self.ledger or Ledger(self.clock)
+        self.server = self.connection(1)
         self.socket = FakeTransport()
         self.server.connection_made(self.socket)
         self._rest = b""
         self._delivery_ids: dict[int, int] = {}
+
+    def connection(self, number: int) -> Connection:
+        """A connection to the server, without a socket yet."""
+        assert self.ledger is not None
+        return Connection(self.state, number, self.ledger.open(Newcomer(lambda: None), "127.0.0.1", number))
 
     @property
     def engine(self) -> Engine:

@@ -31,7 +31,7 @@ from .namespace import Receiver, open_broker, send
 DURABLE = TopicConsumer("t", "s", JmsSubscription("c", True, False), "k = 1")
 SHARED = TopicConsumer("t", "s", JmsSubscription("", False, True))
 OWN = TopicConsumer("t", None, JmsSubscription("", False, False), "k = 1")
-ALL = Claims(Access(verify=False), Clock(), 10, lambda: None)
+ALL = Claims(Access(verify=False), Clock(), 10, lambda: None, list[str]().append)
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ def holding(broker: Broker, **rights: Right) -> Claims:
     """What a client may do that has a right on each of these topics."""
     keys = [SharedKey(f"{path}-key", "text", frozenset({right}), path) for path, right in rights.items()]
     access = Access([], verify=True, entity_keys=lambda _: keys)
-    claims = Claims(access, broker.clock, 10, lambda: None)
+    claims = Claims(access, broker.clock, 10, lambda: None, list[str]().append)
     for path in rights:
         claims.show_key(f"{path}-key", "text")
     return claims

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from emubus.amqp.connection import Connection
 from emubus.amqp.injection.path import Frames
 from emubus.codec.frames import AMQP_HEADER, EMPTY_FRAME
 from emubus.conditions.strikes import Passing
@@ -108,7 +107,7 @@ async def test_a_new_connection_is_reset_while_nobody_listens(wire: Wire) -> Non
     wire.state.conditions.start("refuse", count=1)
     closed = []
     for number in (2, 3):
-        connection, socket = Connection(wire.state, number), FakeTransport()
+        connection, socket = wire.connection(number), FakeTransport()
         connection.connection_made(socket)
         closed.append(socket.closed)
         connection.connection_lost(None)
@@ -125,12 +124,12 @@ async def test_another_region_answers_after_a_while_and_no_lock_is_left(wire: Wi
     assert [type(outcome).__name__ for _, outcome in wire.broker.q.settled] == ["Release"]
     closed = []
     for number, advance_ms in ((2, 4_999), (3, 1)):
-        connection, socket = Connection(wire.state, number), FakeTransport()
+        connection, socket = wire.connection(number), FakeTransport()
         connection.connection_made(socket)
         closed.append(socket.closed)
         connection.connection_lost(None)
         wire.clock.advance(advance_ms)
-    connection, socket = Connection(wire.state, 4), FakeTransport()
+    connection, socket = wire.connection(4), FakeTransport()
     connection.connection_made(socket)
     assert (closed, socket.closed) == ([True, True], False)
     connection.connection_lost(None)

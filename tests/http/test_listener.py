@@ -13,9 +13,10 @@ import aiohttp
 import pytest
 
 from emubus.broker.clock import Clock
+from emubus.broker.ledger import Ledger
 from emubus.config import load_config
 from emubus.listener import SPEAK_WAIT_MS, Listener
-from emubus.server import Server, StartError
+from emubus.server import NotReady, Server, StartError
 from emubus.tls import ca_file
 
 from ..broker.namespace import loop_turns
@@ -113,7 +114,8 @@ async def test_certificates_that_cannot_be_used_are_named(tmp_path: Path) -> Non
 
 async def test_a_connection_that_says_nothing_is_cut_after_a_while() -> None:
     clock = Clock()
-    listener = Listener(asyncio.Protocol, asyncio.Protocol, clock)
+    ledger = Ledger(clock)
+    listener = Listener(NotReady, NotReady, clock, ledger)
     port = listener.listen("127.0.0.1", 0)
     for first in (b"", b"AM"):  # not enough to tell
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -127,6 +129,7 @@ async def test_a_connection_that_says_nothing_is_cut_after_a_while() -> None:
             assert await ended == b""
         writer.close()
     await listener.stop()
+    assert ledger.socket_count == 0
     clock.close()
 
 

@@ -14,6 +14,7 @@ from ...broker.names import SnapshotName
 from ...telemetry.collecting import release
 from ..limits import ARCHIVE_BYTES_MAX
 from ..services import Snapshot, SnapshotsPort
+from ..transport.connection import uses_body_as_it_comes
 from .endpoints import ROOT, ControlCall, ControlRefusal, Endpoint
 from .entities import PURGED
 from .message_json import NUMBER_MAX
@@ -150,6 +151,7 @@ async def upload_snapshot(call: ControlCall) -> object:
     length = call.request.content_length
     if length is not None and length > ARCHIVE_BYTES_MAX:
         raise ControlRefusal(413, f"The archive has {length} bytes; at most {ARCHIVE_BYTES_MAX} are allowed.")
+    uses_body_as_it_comes(call.request)
     chunks = call.request.content.iter_chunked(1 << 20)
     return _shown(await _snapshots(call).keep(_name(call), chunks, ARCHIVE_BYTES_MAX))
 

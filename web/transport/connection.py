@@ -18,6 +18,8 @@ from aiohttp.http_websocket import WebSocketReader
 from aiohttp.typedefs import Handler
 
 from ...broker.clock import Clock, Timer
+from ...broker.errors import BrokerError
+from ...broker.ledger import MemoryAccount, Use
 from ...broker.repeated_lines import RepeatedLines
 from ...broker.turns import Account, Turns
 from ..limits import (
@@ -25,6 +27,7 @@ from ..limits import (
     HEADER_BYTES_MAX,
     IDLE_MS,
     KNOWN_CHUNK_BYTES,
+    RETRY_AFTER_S,
     STRANGER_CHUNK_BYTES,
     UNHANDLED_BYTES_MAX,
 )
@@ -47,6 +50,11 @@ TOO_LONG: Final = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Leng
 BROKEN: Final = (ConnectionError, web.RequestPayloadError)
 """Errors of reading a body that are the client's: it has left, or its content encoding is none. Handlers pass them on,
 and the connection answers."""
+BUSY: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nRetry-After: %d\r\n"
+    b"Content-Length: %d\r\nConnection: close\r\n\r\n"
+)
+"""To a client that holds too much memory."""
 
 Refuse = Callable[[str, int, str], web.Response]
 """Makes an error answer from path, status and text."""
@@ -58,14 +66,19 @@ class HttpConnection(web.RequestHandler):
     """See the module. It is in `open_ones` while its socket is open; `watchers` are called once when it closes."""
 
     __slots__ = (
+        "_body_bytes",
         "_clock",
         "_front",
+        "_guard",
         "_head_bytes",
         "_heard",
         "_idle",
+        "_is_answering",
         "_is_held",
         "_is_new",
+        "_is_stopped",
         "_is_stranger",
+        "_is_streaming",
         "_limits",
         "_lines",
         "_lost",
@@ -78,6 +91,8 @@ class HttpConnection(web.RequestHandler):
         "_unhandled",
         "_unread",
         "account",
+        "memory",
+        "message_bytes_taken",
         "watchers",
     )
 
@@ -91,6 +106,7 @@ class HttpConnection(web.RequestHandler):
         lines: RepeatedLines,
         turns: Turns,
         is_stranger: Callable[[], bool],
+        memory: MemoryAccount,
         line_bytes_max: int,
     ) -> None:
         super().__init__(
@@ -117,6 +133,18 @@ class HttpConnection(web.RequestHandler):
         self._is_stranger = is_stranger
         self._unhandled = b""
         self._is_held = False  # reading is paused until the unhandled input is handled
+        self._is_stopped = False  # reading is paused by the ledger, or by what the WebSocket carries
+        self._body_bytes = 0  # of the current request, as far as it has come
+        self._is_streaming = False  # the current request's body is used as it comes
+        self._is_answering = False  # the current request's answer has begun
+        self._guard: MaskGuard | None = None  # of a WebSocket
+        self.message_bytes_taken = 0
+        """Bytes of a WebSocket's messages that have gone on."""
+        self.memory = memory
+        memory.enter(Use.INPUT, lambda: len(self._unhandled))
+        memory.enter(Use.BODIES, lambda: self._head_bytes + self._body_bytes)
+        memory.enter(Use.ASSEMBLY, self._assembly_bytes)
+        memory.enter(Use.OUTPUT, lambda: 0 if self._socket is None else self._socket.get_write_buffer_size())
         self._heard = False
         self._limits = True
         self._idle: Timer | None = None
@@ -139,6 +167,15 @@ class HttpConnection(web.RequestHandler):
         if self._socket is not None:
             self._socket.abort()
 
+    def streams(self) -> None:
+        """The body of the current request is used as it comes: nothing of it is kept."""
+        self._is_streaming = True
+        self._body_bytes = 0
+
+    def answers(self) -> None:
+        """The answer to the current request begins."""
+        self._is_answering = True
+
     def watch(self, request: web.Request) -> None:
         """A request begins: watch that the rest of its body comes."""
         if not request.content.is_eof():
@@ -155,6 +192,9 @@ class HttpConnection(web.RequestHandler):
         """A client has connected."""
         self._socket = cast("asyncio.Transport", transport)
         self._open_ones.add(self)
+        self.memory.move_to(self)
+        if not self._is_stranger():
+            self.memory.identify(self.memory.host)
         super().connection_made(transport)
         self._await_request()
 
@@ -170,6 +210,8 @@ class HttpConnection(web.RequestHandler):
             if timer is not None:
                 timer.cancel()
         super().connection_lost(exc)
+        if self.memory.holder is self:  # else what the WebSocket carries has it
+            self.memory.close()
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of requests or of a WebSocket; they are handled in this connection's turns."""
@@ -181,6 +223,7 @@ class HttpConnection(web.RequestHandler):
         if len(self._unhandled) > UNHANDLED_BYTES_MAX and self._socket is not None:
             self._is_held = True
             self._socket.pause_reading()
+        self.memory.grew(len(data))
 
     def _await_turn(self, first: bytes, then: bytes) -> None:
         """Handle these bytes, one part of which may be the unhandled input, in this connection's turns."""
@@ -188,6 +231,55 @@ class HttpConnection(web.RequestHandler):
         self._unhandled = first + then
         if self._unhandled and not awaits_turn:
             self._turns.take(self)
+
+    def _resume_transport_reading(self) -> None:
+        """Read again, unless aiohttp, the input that waits, or the ledger has a reason not to."""
+        if not (self._is_held or self._is_stopped or self._reading_paused or self._buffer_paused):
+            super()._resume_transport_reading()
+
+    def stop_reading(self) -> None:
+        """Read nothing from the socket until `go_on_reading`."""
+        self._is_stopped = True
+        if self._socket is not None:
+            self._socket.pause_reading()
+
+    def go_on_reading(self) -> None:
+        """Read again."""
+        self._is_stopped = False
+        self._resume_transport_reading()
+
+    # ---- what the ledger asks for
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is being answered."""
+        return self._current_request is None
+
+    def hold(self) -> None:
+        """Read no more of requests: no answer is made then, either."""
+        self.stop_reading()
+
+    def go_on(self) -> None:
+        """Read again."""
+        self.go_on_reading()
+
+    def expel(self, error: BrokerError) -> None:
+        """Say why, if no answer has begun, and close."""
+        if self._socket is None:
+            return
+        if self._is_answering or self._guard is not None:
+            self.abort()
+        else:
+            text = error.description.encode()
+            self._socket.write(BUSY % (RETRY_AFTER_S, len(text)) + text)
+            self._socket.close()
+
+    def cut(self) -> None:
+        """Close at once."""
+        self.abort()
+
+    def _assembly_bytes(self) -> int:
+        return 0 if self._guard is None else self._guard.message_bytes - self.message_bytes_taken
 
     @property
     def is_stranger(self) -> bool:
@@ -214,8 +306,7 @@ class HttpConnection(web.RequestHandler):
         self._unhandled = data[at:]
         if self._is_held and not self._unhandled:
             self._is_held = False
-            if not (self._reading_paused or self._buffer_paused):
-                self._socket.resume_reading()
+            self._resume_transport_reading()
         return bool(self._unhandled)
 
     def _handle(self, data: bytes) -> None:
@@ -223,7 +314,9 @@ class HttpConnection(web.RequestHandler):
             self._is_new = False
             self._front = data[:HEAD_BYTES]
             self._head_bytes, self._requests_before = 0, self._request_count
-        if self._request_count == self._requests_before:
+        if self._guard is not None:
+            pass  # it counts itself
+        elif self._request_count == self._requests_before:
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES_MAX and self._socket is not None:
                 event = "request refused: headers too long"
@@ -231,11 +324,14 @@ class HttpConnection(web.RequestHandler):
                 self._socket.write(TOO_LONG)
                 self._socket.close()
                 return
+        elif not self._is_streaming:
+            self._body_bytes += len(data)
         super().data_received(data)
 
     def pause_writing(self) -> None:
         """The client does not read: limit how long."""
         super().pause_writing()
+        self.memory.read()
         if self._limits:
             self._unread = self._clock.call_after(STALL_MS, self.abort)
 
@@ -251,7 +347,8 @@ class HttpConnection(web.RequestHandler):
     def set_parser(self, parser: WebSocketReader, data_received_cb: Callable[[], None] | None = None) -> None:
         """The connection becomes a WebSocket; what came behind the request waits for its turn, too."""
         behind, self._message_tail = self._message_tail, b""
-        guard = MaskGuard(parser, self._end_soon)
+        guard = self._guard = MaskGuard(parser, self._end_soon)
+        self._head_bytes = self._body_bytes = 0
         super().set_parser(cast("WebSocketReader", guard), data_received_cb)
         self._await_turn(behind, self._unhandled)
 
@@ -270,6 +367,8 @@ class HttpConnection(web.RequestHandler):
             resp = self._refuse(request.path, resp.status, f"There is nothing for {request.method} here.")
         done = await super().finish_response(request, resp, start_time)
         self._is_new = request.content.is_eof()  # else the rest of the body comes first
+        self._head_bytes = self._body_bytes = 0
+        self._is_streaming = self._is_answering = False
         self._await_request()
         return done
 
@@ -357,7 +456,15 @@ async def watch_bodies(request: web.Request, handler: Handler) -> web.StreamResp
     return await handler(request)
 
 
-async def lift_limits_of_websockets(request: web.Request, response: web.StreamResponse) -> None:
-    """Signal handler: a connection that becomes a WebSocket has no HTTP time limits."""
-    if isinstance(response, web.WebSocketResponse) and isinstance(request.protocol, HttpConnection):
-        request.protocol.unlimited()
+async def note_answers(request: web.Request, response: web.StreamResponse) -> None:
+    """Signal handler: an answer begins; a connection that becomes a WebSocket has no HTTP time limits."""
+    if isinstance(request.protocol, HttpConnection):
+        request.protocol.answers()
+        if isinstance(response, web.WebSocketResponse):
+            request.protocol.unlimited()
+
+
+def uses_body_as_it_comes(request: web.Request) -> None:
+    """Say that the handler keeps nothing of the body: however much comes, the connection holds little."""
+    if isinstance(request.protocol, HttpConnection):
+        request.protocol.streams()

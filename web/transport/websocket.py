@@ -10,8 +10,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol, runtime_checkable
 
-from aiohttp import WSMsgType, web
+from aiohttp import WSCloseCode, WSMsgType, web
 
+from ...broker.ledger import MemoryAccount
 from .connection import HttpConnection
 
 PATHS: Final = ("/$servicebus/websocket", "/$servicebus/websocket/")
@@ -21,6 +22,8 @@ MESSAGE_BYTES_MAX: Final = 4 << 20
 """One WebSocket message from a client: SDKs put at most some AMQP frames of 64 KiB into one."""
 HIGH_WATER_BYTES: Final = 64 << 10
 CLOSE_WAIT_S: Final = 5.0
+TRY_AGAIN_LATER: Final = 1013
+"""The close code for a client that held too much memory: the other end of what HTTP calls 503 (IANA's registry)."""
 
 
 @runtime_checkable
@@ -33,22 +36,27 @@ class Authenticating(Protocol):
         ...
 
 
-def add_websocket(app: web.Application, amqp: Callable[[], asyncio.Protocol]) -> None:
+def add_websocket(app: web.Application, amqp: Callable[[MemoryAccount], asyncio.Protocol]) -> None:
     """Answer the service's WebSocket path with protocols made by `amqp`."""
 
     async def open_websocket(request: web.Request) -> web.StreamResponse:
         offered = {each.strip() for each in request.headers.get("Sec-WebSocket-Protocol", "").split(",")}
-        socket = web.WebSocketResponse(protocols=SUBPROTOCOLS, max_msg_size=MESSAGE_BYTES_MAX, timeout=CLOSE_WAIT_S)
+        connection = request.protocol
+        assert isinstance(connection, HttpConnection)
+        # Compression may be declined [RFC 7692 5.1]: with it a few kilobytes of a stranger become megabytes here.
+        socket = web.WebSocketResponse(
+            protocols=SUBPROTOCOLS, max_msg_size=MESSAGE_BYTES_MAX, timeout=CLOSE_WAIT_S, compress=False
+        )
         names = " or ".join(SUBPROTOCOLS)
         if not socket.can_prepare(request):
             raise web.HTTPUpgradeRequired(text=f"This path speaks WebSocket with the sub-protocol {names}.")
         if offered.isdisjoint(SUBPROTOCOLS):
             raise web.HTTPBadRequest(text=f"The sub-protocol must be {names}.")
         await socket.prepare(request)
-        protocol = amqp()
-        if isinstance(request.protocol, HttpConnection) and isinstance(protocol, Authenticating):
-            request.protocol.known_by(lambda: protocol.is_stranger)
-        await WebSocketTransport(socket, request.transport).run(protocol)
+        protocol = amqp(connection.memory)
+        if isinstance(protocol, Authenticating):
+            connection.known_by(lambda: protocol.is_stranger)
+        await WebSocketTransport(socket, request.transport, connection).run(protocol)
         return socket
 
     for path in PATHS:
@@ -58,10 +66,13 @@ def add_websocket(app: web.Application, amqp: Callable[[], asyncio.Protocol]) ->
 class WebSocketTransport(asyncio.Transport):
     """A WebSocket as an asyncio transport: writes become binary messages, joined while a message is being sent."""
 
-    def __init__(self, socket: web.WebSocketResponse, under: asyncio.Transport | None) -> None:
+    def __init__(
+        self, socket: web.WebSocketResponse, under: asyncio.Transport | None, connection: HttpConnection
+    ) -> None:
         super().__init__()
         self._socket = socket
         self._under = under
+        self._connection = connection
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
         self._high = HIGH_WATER_BYTES
@@ -87,7 +98,7 @@ class WebSocketTransport(asyncio.Transport):
             writer.cancel()
             await asyncio.gather(writer, return_exceptions=True)
             protocol.connection_lost(error)
-        await self._socket.close()
+        await self._socket.close(code=TRY_AGAIN_LATER if self._connection.memory.is_closing else WSCloseCode.OK)
 
     async def _read_all(self, protocol: asyncio.Protocol, writer: asyncio.Task[None]) -> None:
         while not writer.done():
@@ -101,6 +112,7 @@ class WebSocketTransport(asyncio.Transport):
             message = receive.result()
             if message.type is not WSMsgType.BINARY:
                 return  # text is not AMQP; close and error end the connection, too
+            self._connection.message_bytes_taken += len(message.data)
             protocol.data_received(message.data)
 
     async def _write_all(self) -> None:
@@ -136,7 +148,7 @@ class WebSocketTransport(asyncio.Transport):
         """Close once everything is sent."""
         self._closing = True
         self._more.set()
-        self._readable.set()
+        self.resume_reading()  # the client's close is to come
 
     def abort(self) -> None:
         """Close now; buffered bytes are dropped."""
@@ -150,12 +162,14 @@ class WebSocketTransport(asyncio.Transport):
         return self._closing
 
     def pause_reading(self) -> None:
-        """Stop reading."""
+        """Stop reading, an unfinished message too."""
         self._readable.clear()
+        self._connection.stop_reading()
 
     def resume_reading(self) -> None:
         """Read again."""
         self._readable.set()
+        self._connection.go_on_reading()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Set how many buffered bytes pause the protocol."""

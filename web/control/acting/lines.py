@@ -13,6 +13,7 @@ from ....broker.admin.overview import Overview
 from ....broker.errors import BrokerError
 from ....broker.model.descriptions import SubscriptionDescription, TopicDescription
 from ...messages.transfer import JSON_LINES, Imported, exported, imported
+from ...transport.connection import uses_body_as_it_comes
 from ..endpoints import ControlCall, ControlRefusal, Endpoint
 from ..entities import ENTITY_AT, ENTITY_PATH, SUB_QUEUES
 from ..message_json import NUMBER_MAX
@@ -86,6 +87,7 @@ async def import_messages(call: ControlCall) -> object:
     entity = Overview(broker).entity(call.path.one("entity", str))
     if isinstance(entity.description, SubscriptionDescription):
         raise ControlRefusal(409, f"Messages are sent to the topic '{entity.description.topic_name}'.")
+    uses_body_as_it_comes(call.request)
     return imported_json(await imported(broker, entity, call.request.content.iter_chunked(CHUNK_BYTES), call.aside))
 
 
