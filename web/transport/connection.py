@@ -82,6 +82,7 @@ class HttpConnection(web.RequestHandler):
         "_limits",
         "_lines",
         "_lost",
+        "_message_bytes_taken",
         "_open_ones",
         "_refuse",
         "_requests_before",
@@ -92,7 +93,6 @@ class HttpConnection(web.RequestHandler):
         "_unread",
         "account",
         "memory",
-        "message_bytes_taken",
         "watchers",
     )
 
@@ -138,8 +138,7 @@ class HttpConnection(web.RequestHandler):
         self._is_streaming = False  # the current request's body is used as it comes
         self._is_answering = False  # the current request's answer has begun
         self._guard: MaskGuard | None = None  # of a WebSocket
-        self.message_bytes_taken = 0
-        """Bytes of a WebSocket's messages that have gone on."""
+        self._message_bytes_taken = 0  # of a WebSocket's messages, those that have gone on
         self.memory = memory
         memory.enter(Use.INPUT, lambda: len(self._unhandled))
         memory.enter(Use.BODIES, lambda: self._head_bytes + self._body_bytes)
@@ -171,6 +170,10 @@ class HttpConnection(web.RequestHandler):
         """The body of the current request is used as it comes: nothing of it is kept."""
         self._is_streaming = True
         self._body_bytes = 0
+
+    def took_message(self, size_bytes: int) -> None:
+        """A WebSocket's message has gone on."""
+        self._message_bytes_taken += size_bytes
 
     def answers(self) -> None:
         """The answer to the current request begins."""
@@ -279,7 +282,7 @@ class HttpConnection(web.RequestHandler):
         self.abort()
 
     def _assembly_bytes(self) -> int:
-        return 0 if self._guard is None else self._guard.message_bytes - self.message_bytes_taken
+        return 0 if self._guard is None else self._guard.message_bytes - self._message_bytes_taken
 
     @property
     def is_stranger(self) -> bool:

@@ -112,7 +112,7 @@ class WebSocketTransport(asyncio.Transport):
             message = receive.result()
             if message.type is not WSMsgType.BINARY:
                 return  # text is not AMQP; close and error end the connection, too
-            self._connection.message_bytes_taken += len(message.data)
+            self._connection.took_message(len(message.data))
             protocol.data_received(message.data)
 
     async def _write_all(self) -> None:
