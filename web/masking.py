@@ -15,6 +15,8 @@ _CONTROL: Final = 0x08
 """The bit of an opcode that makes a control frame."""
 _EXTENDED: Final = {126: 2, 127: 8}
 _MASK_BYTES: Final = 4
+_END_BYTES_MAX: Final = 256 << 10
+"""What a client may have sent before it sees our close: what its socket and ours hold."""
 _NOT_A_FRAME: Final = b"\xff\x80\x00\x00\x00\x00"
 """A frame with every reserved bit set: a reader closes the connection with 1002, protocol error."""
 
@@ -44,6 +46,7 @@ class MaskGuard:
         self._payload_bytes = 0  # payload bytes of the current frame that have yet to come
         self._is_control = False  # the current frame
         self._refused = False
+        self._left_bytes: int | None = None  # that may still come, once the connection ends
         self.message_bytes = 0
         """Bytes of all messages so far, those of an unfinished one among them."""
 
@@ -51,6 +54,10 @@ class MaskGuard:
         """See `WebSocketFrameReader`; a partial frame header is held back."""
         if self._refused:
             return True, b""
+        if self._left_bytes is not None:
+            self._left_bytes -= len(data)
+            if self._left_bytes < 0:
+                return True, b""
         data = self._held + data
         end, at = len(data), self._payload_bytes
         if not self._is_control:
@@ -76,6 +83,10 @@ class MaskGuard:
         whole = min(at, end)
         self._held, self._payload_bytes = data[whole:], at - whole
         return self._reader.feed_data(data[:whole]) if whole else (False, b"")
+
+    def end(self) -> None:
+        """Our side has closed: only the client's close may still come, behind little else."""
+        self._left_bytes = _END_BYTES_MAX
 
     def feed_eof(self) -> None:
         """See `WebSocketFrameReader`."""

@@ -355,6 +355,15 @@ class HttpConnection(web.RequestHandler):
         super().set_parser(cast("WebSocketReader", guard), data_received_cb)
         self._await_turn(behind, self._unhandled)
 
+    def end_websocket(self) -> None:
+        """Our side closes: the client's close may come, but no message; a client that held too much is cut soon."""
+        if self._guard is not None:
+            self._guard.end()
+        if self.memory.is_closing:
+            self._end_soon()
+        else:
+            self.go_on_reading()
+
     def _end_soon(self) -> None:
         """Give the client a moment to read the close reason, then cut the connection."""
         self._lines.write(log.info, "WebSocket closed: unmasked frame")

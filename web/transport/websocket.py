@@ -148,7 +148,8 @@ class WebSocketTransport(asyncio.Transport):
         """Close once everything is sent."""
         self._closing = True
         self._more.set()
-        self.resume_reading()  # the client's close is to come
+        self._readable.set()
+        self._connection.end_websocket()
 
     def abort(self) -> None:
         """Close now; buffered bytes are dropped."""
