@@ -7,7 +7,7 @@ target has committed it; the target drops repetitions. Does not know the content
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 import structlog
@@ -30,6 +30,7 @@ UNDELIVERABLE = {
     Condition.ENTITY_DISABLED: "MessagingEntityDisabled",
     Condition.RESOURCE_LIMIT_EXCEEDED: "QuotaExceeded",
     Condition.NOT_ALLOWED: "InvalidOperation",
+    Condition.INTERNAL_ERROR: "InvalidOperation",  # its target failed with this message, and would fail again
 }
 
 Row = tuple[int, int, Record]
@@ -50,6 +51,7 @@ class Forwarder:
         # Outbox numbers that may be stored at the target: after an unknown outcome, or from an earlier run.
         self._tried: dict[PartitionHandle, set[int]] = {}
         self._tried_below: dict[PartitionHandle, int] = {}
+        self._aside: dict[PartitionHandle, set[int]] = {}  # outbox numbers that wait for the next start
         self._stopping = False
 
     def wake_after_start(self, handle: PartitionHandle, next_counter: int) -> None:
@@ -84,6 +86,8 @@ class Forwarder:
         for handle, task in self._running.items():
             if handle.entity is entity:
                 task.cancel()
+        for handle in entity.partitions:
+            self._aside.pop(handle, None)
 
     def running_count(self) -> int:
         """Number of partitions with a running forwarding task."""
@@ -146,18 +150,21 @@ class Forwarder:
         """
         blocked: Refusing = {}
         after = -1
+        aside: Collection[int] = ()
         for _ in range(PAGES_MAX):
             rows: list[Row] = await handle.request(partial(ReadOutbox, MESSAGES_AT_ONCE, after=after))
-            redirected = await self._carry_page(handle, rows, blocked, refusing)
+            aside = self._aside.get(handle, ())
+            to_carry = [row for row in rows if row[1] not in aside]
+            redirected = await self._carry_page(handle, to_carry, blocked, refusing)
             if not redirected:
                 if len(rows) < MESSAGES_AT_ONCE:
                     break
-                if not blocked:
+                if not blocked and len(to_carry) == len(rows):
                     return True
             after = rows[-1][1]
         else:
             if not blocked:
-                return True
+                return not aside  # otherwise these pages may be of nothing else
         for error in blocked.values():
             raise error
         return False
@@ -208,10 +215,11 @@ class Forwarder:
         try:
             await target.request(ask)
         except BrokerError as error:
-            if not isinstance(error, UnknownOutcomeError):
-                tried -= anew
+            if isinstance(error, UnknownOutcomeError):
+                return error, group
+            tried -= anew
             full = error.condition is Condition.RESOURCE_LIMIT_EXCEEDED
-            if full and len(group) > 1:  # a part may fit
+            if len(group) > 1 and (full or error.condition is Condition.INTERNAL_ERROR):  # others may be stored
                 return await self._hand_over_singly(handle, target, group, refusing)
             if full and self._is_free(handle, group[0], target) and self._others(target, refusing):
                 refusing[target] = error
@@ -272,6 +280,9 @@ class Forwarder:
                 target = self._target(handle, row)
             except BrokerError as error:
                 target = (UNDELIVERABLE.get(error.condition, "InvalidOperation"), error.description)
+            except Exception as error:  # for this message alone
+                log.error("message can't be forwarded", entity=handle.path, number=row[1], exc_info=error)
+                target = ("InvalidOperation", "The broker failed to forward the message; see its log.")
             groups.setdefault(target, []).append(row)
         return groups
 
@@ -305,7 +316,14 @@ class Forwarder:
             dead_letter = reason
             if reason is None and home == Home.DEAD_LETTER_OUTBOX:
                 dead_letter = "ForwardDeadLetteredMessagesToRemoved"
-            await handle.request(partial(Undeliverable, home, number, dead_letter, description))
+            try:
+                await handle.request(partial(Undeliverable, home, number, dead_letter, description))
+            except BrokerError as error:
+                if error.condition is not Condition.INTERNAL_ERROR:
+                    raise
+                # It can be neither forwarded nor dead-lettered: those behind it do not wait for it.
+                log.error("message stays in its outbox until the next start", entity=handle.path, number=number)
+                self._aside.setdefault(handle, set()).add(number)
 
 
 def _moves(handle: PartitionHandle, row: Row) -> bool:

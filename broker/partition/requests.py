@@ -434,6 +434,10 @@ class ProcessDue(FireAndForget):
 
     rows: Sequence[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
 
+    def slice(self, start: int, stop: int) -> ProcessDue:
+        """The part of rows `start` to `stop`."""
+        return ProcessDue(self.rows[start:stop])
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class DeleteRows(WithReply):

@@ -97,12 +97,12 @@ def can_split(requests: Sequence[Submitted]) -> bool:
 
 
 def halves(requests: Sequence[Submitted]) -> tuple[list[Submitted], list[Submitted]]:
-    """Return a batch as two in the same order; a single run of messages or tokens is divided."""
+    """Return a batch as two in the same order; a single run of messages, tokens or due rows is divided."""
     if len(requests) > 1:
         middle = len(requests) // 2
         return list(requests[:middle]), list(requests[middle:])
     ref, run = requests[0]
-    assert isinstance(run, SendRun | SettleRun)
+    assert isinstance(run, SendRun | SettleRun | ProcessDue)
     count = _run_length(run)
     return [(ref, run.slice(0, count // 2))], [(ref, run.slice(count // 2, count))]
 
@@ -110,6 +110,8 @@ def halves(requests: Sequence[Submitted]) -> tuple[list[Submitted], list[Submitt
 def _run_length(request: Request) -> int:
     if isinstance(request, SendRun) and request.is_whole:
         return 1
+    if isinstance(request, ProcessDue):
+        return len(request.rows)
     return len(request.positions) if isinstance(request, SendRun | SettleRun) else 1
 
 

@@ -7,7 +7,7 @@ processes a row. Owned by the store's worker.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ...storage import Store
@@ -37,6 +37,7 @@ class StoreTimers:
         self._lock_end_of: dict[int, int] = {}  # the valid entry of a queue in that heap
         self._next_due: int | None = None
         self._due_from = FIRST_DUE  # earlier rows were read; the remaining ones are of locked messages
+        self._aside: set[bytes] = set()  # keys of rows that can't be processed
         self._delays: Delays | None = None
         self._timer: Timer | None = None
         self._timer_at: int | None = None
@@ -61,6 +62,10 @@ class StoreTimers:
         """Have the next batch read `due` from its first row."""
         self._due_from = FIRST_DUE
         self.is_due = True
+
+    def set_aside(self, queue_id: int, rows: Sequence[tuple[int, int, int]]) -> None:
+        """Process these rows (instant, what, number) no more in this run of the program."""
+        self._aside.update(DUE_KEY.pack(at, queue_id, what, number) for at, what, number in rows)
 
     def row_added(self, at: int) -> None:
         """Note a new row of `due` for the instant `at` (Unix ms)."""
@@ -118,6 +123,8 @@ class StoreTimers:
         self._next_due = DUE_KEY.unpack(following[0][0])[0] if following else None
         by_queue: dict[int, list[tuple[int, int, int]]] = {}
         for key, _ in rows:
+            if key in self._aside:
+                continue
             at, queue_id, what, number = DUE_KEY.unpack(key)
             if self._delays is None or not self._is_late(self._delays, key, resolve(queue_id), end_ms):
                 by_queue.setdefault(queue_id, []).append((at, what, number))

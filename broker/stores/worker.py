@@ -17,10 +17,10 @@ from ...storage import FLUSHING_BYTES, Batch, Store, StoreError, StoreFull, View
 from .. import service_errors
 from ..address import SubQueue
 from ..clock import Clock
-from ..errors import BrokerError, Condition
+from ..errors import BrokerError, Condition, UnknownOutcomeError
 from ..partition.partition import Partition
 from ..partition.records import DUE, OUTBOXES, STATE, STATE_KEY, Counters, Home
-from ..partition.requests import DeleteRows, ExpireLocks, Request, must_be_retried
+from ..partition.requests import DeleteRows, ExpireLocks, ProcessDue, Request, must_be_retried
 from ..partition.step import Delays, NoObserver, Observer, PartitionRef, Step
 from .batches import BATCH_BYTES_MAX, Submitted, can_split, halves, next_batch, split_receives
 from .commit_stats import CommitStats
@@ -35,6 +35,7 @@ from .timers import StoreTimers
 
 BATCH_REQUESTS_MAX = 1000  # limits how long a batch blocks the event loop
 RETRY_AFTER_MS = 250  # after a failed commit
+FAULTS_MAX = 1000  # kinds of faults that are counted; there should be none
 
 log = structlog.get_logger(__name__)
 
@@ -79,6 +80,7 @@ class Worker:
         self.idle_lock = asyncio.Lock()  # held while a batch runs
         self.commit_stats = CommitStats()
         self.message_counts = MessageCounts()
+        self._faults: dict[tuple[object, ...], int] = {}  # of this program: how often, by entity, request and error
         self._flush_failed = False  # since the task woke last
         self._committing = False  # if a commit fails now, its outcome is unknown
         self.outage: Outage | None = None
@@ -327,9 +329,7 @@ class Worker:
                 if not self._committing and can_split(requests[:count]):
                     await self._retry_in_halves(requests[:count], error)
                 else:
-                    log.exception("batch failed", store=self.index, requests=count)
-                    failure = BrokerError(Condition.INTERNAL_ERROR, "The broker failed; see its log.")
-                    self._fail(requests[:count], failure, is_unknown=self._committing)
+                    self._fault(requests[:count], error)
                 done_count = count
             requests = requests[done_count:]
 
@@ -337,9 +337,33 @@ class Worker:
         """Whether a part of the batch may succeed: there was no room for all, or a row of one request can't be read."""
         return isinstance(error, StoreFull) or (self._store.failure is None and not self._committing)
 
+    def _fault(self, requests: Sequence[Submitted], error: Exception) -> None:
+        """End a request that fails by itself, with a fault of this program.
+
+        The traceback is logged once for each kind of request of a queue, then how often it happened, at 2, 4, 8, …
+        times. A row of the `due` table stays behind until the next start: it would fail for ever, and have each batch
+        that it is in executed anew.
+        """
+        names: dict[str, object] = {"store": self.index, "requests": len(requests)}
+        if len(requests) == 1:
+            ((ref, request),) = requests
+            names |= {"entity": ref.path, "request": type(request).__name__}
+            if isinstance(request, ProcessDue) and not self._committing:
+                self._timers.set_aside(ref.queue_id, request.rows)
+        kind = (names.get("entity"), names.get("request"), type(error)) if len(self._faults) < FAULTS_MAX else ()
+        times = self._faults[kind] = self._faults.get(kind, 0) + 1
+        if times == 1:
+            log.error("batch failed", **names, exc_info=error)
+        elif not times & (times - 1):
+            log.error("batch failed again", **names, times=times, cause=repr(error))
+        make = UnknownOutcomeError if self._committing else BrokerError
+        failure = make(Condition.INTERNAL_ERROR, "The broker failed; see its log.")
+        self._fail(requests, failure, is_unknown=self._committing)
+
     async def _retry_in_halves(self, requests: list[Submitted], error: Exception) -> None:
         if not isinstance(error, StoreFull):
-            log.warning("batch retried in halves", store=self.index, cause=str(error), requests=len(requests))
+            write = log.warning if isinstance(error, StoreError) else log.debug  # `_fault` logs the request at fault
+            write("batch retried in halves", store=self.index, cause=str(error), requests=len(requests))
         refs = self._roll_back(requests)
         for half in halves(requests):
             await self._run_batches(half)
