@@ -114,7 +114,7 @@ class Connection(LinkContext, asyncio.Protocol):
             return
         self._unread = data
         if self._server.turns.take(self):
-            self.flow.update_reading(has_unread=bool(self._unread))
+            self.flow.update_reading(has_unread=bool(self._unread) or self._has_left)
         self.memory.grew(len(data))
 
     def _ignore(self, size_bytes: int) -> None:
@@ -134,16 +134,16 @@ class Connection(LinkContext, asyncio.Protocol):
         try:
             # Small input is not cut, so that its cost does not matter, and measuring does.
             computed_us = self.clock.computed_us if len(data) > MEASURED_BYTES else None
-            while at < len(data) and not self._failed and not self._closing:
+            while (at < len(data) or self._has_left) and not self._failed and not self._closing:
                 size = self._chunk_bytes()
                 chunk = data[at : at + size] if at or len(data) > size else data
                 at += len(chunk)
                 began_us = computed_us() if computed_us is not None else 0
                 if self._sasl is not None:
                     chunk = self._handshake(self._sasl, chunk)
-                if chunk:
-                    at -= len(self._input(chunk))
-                if at < len(data):
+                if chunk or self._has_left:
+                    at -= len(self._input(chunk, until_us))
+                if at < len(data) or self._has_left:
                     if computed_us is not None:
                         self._fit_portion(computed_us() - began_us)
                     if stopwatch_us() >= until_us:
@@ -153,10 +153,15 @@ class Connection(LinkContext, asyncio.Protocol):
             self.crash(error)
         self._unread = b"" if self._failed or self._closing else data[at:]
         if self.flow.is_reading_stopped:
-            self.flow.update_reading(has_unread=bool(self._unread))
+            self.flow.update_reading(has_unread=bool(self._unread) or self._has_left)
         if self._chores:
             self._do_chores(until_us)
-        return bool(self._unread or self._chores)
+        return bool(self._unread or self._chores or self._has_left)
+
+    @property
+    def _has_left(self) -> bool:
+        """Whether frames are under way that have been taken out of `_unread`."""
+        return self._layer is not None and self._layer.has_left and not self._failed and not self._closing
 
     def _chunk_bytes(self) -> int:
         """How much input is handled in one go."""
@@ -330,13 +335,13 @@ class Connection(LinkContext, asyncio.Protocol):
         self._layer.feed_header(header)
         return rest
 
-    def _input(self, data: bytes) -> bytes:
+    def _input(self, data: bytes, until_us: int) -> bytes:
         """Handle frames; return the end of `data` if that is to be handled in another go."""
         if self._layer is None:
             return b""
         if self._flush_scheduled:  # write pending transfers first: a flow in `data` may lower the credit that they had
             self._flush()
-        return self._layer.feed(data, self._portion)
+        return self._layer.feed(data, self._portion, until_us)
 
     # ---- from outcomes to bytes
 

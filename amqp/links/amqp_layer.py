@@ -43,12 +43,18 @@ class AmqpLayer:
         """Whether input is a client's heartbeat and nothing else: we ask for none, and need nothing done."""
         return data == EMPTY_FRAME and self._input.is_between_frames
 
-    def feed(self, data: bytes, frames_max: int) -> bytes:
+    def feed(self, data: bytes, frames_max: int, until_us: int) -> bytes:
         """Handle the first frames that `data` completes; return the end of `data` that is to be fed in another go.
 
-        BrokerError closes the connection.
+        Behind `until_us` of the stopwatch what is under way waits for another go, too. BrokerError closes the
+        connection.
         """
-        return self._input.feed(data, frames_max)
+        return self._input.feed(data, frames_max, until_us)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether frames that were fed are not handled yet."""
+        return self._input.has_left
 
     # ---- output
 

@@ -7,6 +7,7 @@ a connection; a BrokerError that it raises closes the connection.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -45,6 +46,9 @@ class FrameInput:
         self._links = context.links
         self._handlers = handlers
         self._reader = FrameReader(context.limits.frame_bytes_max)
+        self._pieces: deque[tuple[bytes, Kind]] = deque()  # that wait for a go
+        self._has_events = False
+        self._until_us = 0
 
     @property
     def ids(self) -> DeliveryIds | None:
@@ -61,20 +65,62 @@ class FrameInput:
         """Whether what comes next is the beginning of a frame."""
         return self._reader.is_between_frames
 
-    def feed(self, data: bytes, frames_max: int) -> bytes:
-        """Handle the first frames that `data` completes; return the end of `data` that is to be fed in another go."""
+    def feed(self, data: bytes, frames_max: int, until_us: int) -> bytes:
+        """Handle the first frames that `data` completes; return the end of `data` that is to be fed in another go.
+
+        Behind `until_us` of the stopwatch what is under way waits for another go, too (`has_left`).
+        """
+        self._until_us = until_us
         self._run_events()  # output may have left some, which must not see what `data` changes
-        for piece, kind in self._reader.feed(data, frames_max):
+        if not self._push_pieces():
+            return data
+        self._pieces.extend(self._reader.feed(data, frames_max))
+        left = self._reader.take_left()
+        self._push_pieces()
+        return left
+
+    @property
+    def has_left(self) -> bool:
+        """Whether frames that were fed are not handled yet."""
+        return self._has_events or bool(self._pieces)
+
+    def _push_pieces(self) -> bool:
+        """Handle what was fed; whether that was all of it."""
+        while not self._has_events:
+            if not self._pieces:
+                return True
+            piece, kind = self._pieces.popleft()
             taken = self._push_special(piece, kind) if kind else self._engine.push(piece)
-            self._run_events()
+            if kind:
+                self._run_all_events()
+            else:
+                self._run_events()
             if kind is Kind.BEGIN:
                 self._engine.process()
             if not taken:
-                break
-        return self._reader.take_left()
+                self._pieces.clear()
+            elif self._pieces and self._is_late():
+                return False
+        return False
+
+    def _is_late(self) -> bool:
+        return self._context.clock.stopwatch_us() >= self._until_us
 
     def _run_events(self) -> None:
-        run_events(self._engine, self._collector, self._context, self._control, self._endpoints.settled_late)
+        """Handle Proton's events; those of many deliveries that one frame settles may wait."""
+        self._has_events = not run_events(
+            self._engine,
+            self._collector,
+            self._context,
+            self._control,
+            self._endpoints.settled_late,
+            self._is_late,
+        )
+
+    def _run_all_events(self) -> None:
+        self._run_events()
+        while self._has_events:
+            self._run_events()
 
     def _control(self, kind: int, event: Pointer) -> None:
         handler = self._handlers.get(kind)
@@ -87,7 +133,7 @@ class FrameInput:
 
     def _push_special(self, frame: bytes, kind: Kind) -> bool:
         """Push a frame alone; False once Proton takes no more."""
-        self._run_events()
+        self._run_all_events()
         channel = int.from_bytes(frame[6:8], "big")
         if kind is Kind.REFUSED:
             self._endpoints.refuse(self._flows.session_on(channel), self._reader.next_refusal())

@@ -6,8 +6,9 @@ copies (`partition/enqueue.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
+from typing import cast
 
 from ..message.message import Message
 from ..model.descriptions import (
@@ -19,7 +20,7 @@ from ..model.descriptions import (
 )
 from ..partition.records import ByteTotal
 from ..partition.step import PartitionRef, RoutedMessage
-from ..rules import MessageContext, RuleIndex
+from ..rules import Match, MessageContext, RuleIndex
 from .entity import Entity
 from .entity_base import Description
 from .router import key_of, partition_for_key
@@ -126,12 +127,29 @@ class TopicSubscriptions:
 
     # ---- for partitions (`step.SubscriptionRouting`)
 
-    def route(self, message: Message, partition_index: int, now: int) -> list[RoutedMessage]:
-        """Return the copies of a message, each with the subscription's partition for it. Never raises."""
-        context = MessageContext(message, enqueued_at=now)
+    @property
+    def evaluations_max(self) -> int:
+        """How many rules are evaluated for one message at most."""
+        return self._index.evaluations_max
+
+    def matching(self, message: Message, now: int) -> Generator[None, None, Sequence[Match]]:
+        """Evaluate the rules for a message, a few at each step; return the matches. Never raises."""
+        return self._index.matching(MessageContext(message, enqueued_at=now))
+
+    def route(
+        self, message: Message, partition_index: int, now: int, matches: object | None = None
+    ) -> list[RoutedMessage]:
+        """Return the copies of a message, each with the subscription's partition for it. Never raises.
+
+        `matches` are what `matching` returned, perhaps before subscriptions have gone.
+        """
         found: list[RoutedMessage] = []
-        for match in self._index.matches(context):
-            entity = self._entities[match.subscription]
+        if matches is None:
+            matches = self._index.matches(MessageContext(message, enqueued_at=now))
+        for match in cast("Sequence[Match]", matches):
+            entity = self._entities.get(match.subscription)
+            if entity is None:
+                continue
             ref = entity.partitions[partition_index]
             if match.error is not None:
                 description = entity.description

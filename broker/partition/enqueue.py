@@ -52,6 +52,7 @@ class EnqueueHandlers:
     def send_run(self, request: SendRun, now: int, view: Reader, step: Step) -> None:
         """Store each message of a run on its own, or all or none."""
         messages = request.messages
+        step.use_matches(request.matches)
         error = self.refusal(messages, now, view)
         if error is None:
             if request.numbered is None and self._appends(messages):
@@ -317,7 +318,7 @@ class EnqueueHandlers:
         source = state.queue_id, enqueued_number
         if step.events is not None:
             step.note(EventKind.ROUTED, state.ref, [enqueued_number], [message], rules=routing.rules)
-        for copy in routing.route(message, state.index, now):
+        for copy in routing.route(message, state.index, now, step.matches.get(id(message))):
             target = self._sibling(copy.ref, view)
             step.count(copy.ref.queue_id, Counted.COPIED)
             if copy.error is not None:

@@ -9,7 +9,7 @@ not raise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -89,6 +89,7 @@ class SendRun:
     tried: int = 0  # index of this partition, for a part without keys
     left: int | None = None  # other partitions that may take it; None for a part with keys
     by: str = ""  # the client
+    matches: Mapping[int, object] | None = None  # of a topic's messages by their identities, if they are known
 
     def finish(self, error: BrokerError | None) -> None:
         """Report that the part is durable, or refused."""

@@ -6,7 +6,7 @@ the port through which an observer learns what happened to messages. Does not kn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from functools import partial
@@ -205,12 +205,14 @@ class Step:
     changes no key both there and in `changes`.
     `touched` has the changed counters by queue id. `next_due` is the earliest instant (Unix ms) that the changes added
     to the `due` table, or None. `counts` are for the counters of entities, `events` for an observer; None without one.
+    `matches` are those of the request that is executed (`SendRun.matches`).
     """
 
-    __slots__ = ("changes", "counts", "effects", "events", "next_due", "removed", "rows", "touched")
+    __slots__ = ("changes", "counts", "effects", "events", "matches", "next_due", "removed", "rows", "touched")
 
     def __init__(self, events: list[Event] | None = None) -> None:
         self.events = events
+        self.matches: Mapping[int, object] = {}
         self.rows: list[tuple[bytes, bytes]] = []
         self.removed: list[bytes] = []
         self.changes: list[tuple[str, bytes, bytes | None]] = []
@@ -218,6 +220,10 @@ class Step:
         self.touched: dict[int, Counters] = {}
         self.counts: list[Counts] = []
         self.next_due: int | None = None
+
+    def use_matches(self, matches: Mapping[int, object] | None) -> None:
+        """A request with these matches is executed from now on."""
+        self.matches = matches or {}
 
     def write_to(self, batch: Writer) -> int:
         """Write the changes to `batch` and forget them; return about how many bytes they have, 0 for no change."""
@@ -313,8 +319,19 @@ class SubscriptionRouting(Protocol):
         """The present rules of each subscription, by its path; the same object until they change."""
         ...
 
-    def route(self, message: Message, partition_index: int, now: int) -> list[RoutedMessage]:
-        """The copies of a message for the subscriptions, at `now` (Unix ms)."""
+    @property
+    def evaluations_max(self) -> int:
+        """How many rules are evaluated for one message at most."""
+        ...
+
+    def matching(self, message: Message, now: int) -> Generator[None, None, object]:
+        """Evaluate the rules for a message at `now` (Unix ms), a few at each step; return what `route` may be given."""
+        ...
+
+    def route(
+        self, message: Message, partition_index: int, now: int, matches: object | None = None
+    ) -> list[RoutedMessage]:
+        """The copies of a message for the subscriptions, at `now` (Unix ms); `matches` are what `matching` returned."""
         ...
 
     def subscriptions(self, partition_index: int) -> list[PartitionRef]:

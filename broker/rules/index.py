@@ -12,7 +12,7 @@ Owned by its topic; used on the event-loop thread only.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+STEP_RULES: Final = 32
+LARGE_MESSAGE_BYTES: Final = 4 << 10
 _RULES_MAX: Final = 1 << 32  # per subscription, ever: ranks of rules are integers in its range
 
 
@@ -127,6 +129,7 @@ class RuleIndex:
         # Number of indexed rules per property read: an unreadable message is matched without the index.
         self._system_names: Counter[str] = Counter()
         self._user_readers = 0
+        self._evaluations_max: int | None = None  # None: not counted since the last change
 
     # ------------------------------------------------------------ changes
 
@@ -183,6 +186,7 @@ class RuleIndex:
             self._take_out(known)
         rule.subscription = key
         subscription.rules[rule.name.lower()] = rule
+        self._evaluations_max = None
         compiled = rule.filter
         if compiled.always is not None:
             if compiled.always:
@@ -200,6 +204,7 @@ class RuleIndex:
         return len(self._slots[equality.space].get(equality.name, {}).get(equality.key, ()))
 
     def _take_out(self, rule: _Rule) -> None:
+        self._evaluations_max = None
         self._always.pop(rule.rank, None)
         self._evaluated.pop(rule.rank, None)
         equality = rule.equality
@@ -220,24 +225,55 @@ class RuleIndex:
 
     # ------------------------------------------------------------ matching
 
+    @property
+    def evaluations_max(self) -> int:
+        """How many filters and actions are evaluated for one message at most."""
+        if self._evaluations_max is None:
+            indexed = sum(
+                max(map(len, by_key.values()), default=0) for slots in self._slots.values() for by_key in slots.values()
+            )
+            actions = sum(rule.action is not None for rule in self._always.values())
+            self._evaluations_max = len(self._evaluated) + indexed + actions
+        return self._evaluations_max
+
     def matches(self, context: MessageContext) -> list[Match]:
         """Return the result for each subscription that gets the message or whose rules fail; never raises."""
+        steps = self._matching(context, _RULES_MAX)
+        try:
+            next(steps)
+        except StopIteration as end:
+            matches: list[Match] = end.value
+            return matches
+        raise AssertionError("there are fewer rules than a step has")
+
+    def matching(self, context: MessageContext) -> Generator[None, None, list[Match]]:
+        """Return what `matches` does, in steps of few rules; of a large message each has one."""
+        return self._matching(context, 1 if context.message.size_bytes > LARGE_MESSAGE_BYTES else STEP_RULES)
+
+    def _matching(self, context: MessageContext, rules_max: int) -> Generator[None, None, list[Match]]:
         hits: list[_Rule] = list(self._always.values())
         errors: list[tuple[_Rule, FilterException]] = []
+        count = 0
         for rule, test in self._candidates(context):
+            count += 1
             try:
                 if test is None or test(context):
                     hits.append(rule)
             except Exception as error:
                 errors.append((rule, rule.failure(error)))
-        for rule in self._evaluated.values():
+            if not count % rules_max:
+                yield
+        for rule in list(self._evaluated.values()):  # it may change between two steps
+            count += 1
             try:
                 if rule.filter.test(context):
                     hits.append(rule)
             except Exception as error:
                 errors.append((rule, rule.failure(error)))
+            if not count % rules_max:
+                yield
         hits.sort(key=_rank)
-        return _matches(hits, errors, context)
+        return (yield from _matches(hits, errors, context, rules_max))
 
     def _candidates(self, context: MessageContext) -> list[tuple[_Rule, Test | None]]:
         """Return the indexed rules that may match, each with its remaining test."""
@@ -271,12 +307,16 @@ class RuleIndex:
         return [rules for rules in found if rules is not None]
 
 
-def _matches(hits: list[_Rule], errors: list[tuple[_Rule, FilterException]], context: MessageContext) -> list[Match]:
-    """Group the matching rules (in order) by subscription and run their actions."""
+def _matches(
+    hits: list[_Rule], errors: list[tuple[_Rule, FilterException]], context: MessageContext, rules_max: int
+) -> Generator[None, None, list[Match]]:
+    """Group the matching rules (in order) by subscription and run their actions, so many at each step."""
     matches: list[Match] = []
     ranks: list[int] = []  # of the subscriptions in `matches`
     message = context.message
-    for rule in hits:
+    for count, rule in enumerate(hits, 1):
+        if not count % rules_max:
+            yield
         if not matches or matches[-1].subscription != rule.subscription:
             matches.append(Match(rule.subscription, []))
             ranks.append(rule.rank)

@@ -36,6 +36,15 @@ class Pace:
         self._next_turn.set()
         self._next_turn.clear()  # those that waited go on
 
+    async def pause(self) -> None:
+        """Let the loop turn, and wait for a turn that has time left."""
+        if not self._used_us:
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+            self._used_us = 1
+        await self._next_turn.wait()
+        while self._used_us > TURN_US:
+            await self._next_turn.wait()
+
     async def wait(self, requests: Sequence[Submitted], expected_bytes: int) -> None:
         """If these requests are a large batch, wait for a turn that has time left."""
         if self._used_us > TURN_US and _is_large(requests, expected_bytes):

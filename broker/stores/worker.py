@@ -20,12 +20,13 @@ from ..clock import Clock
 from ..errors import BrokerError, Condition, UnknownOutcomeError
 from ..partition.partition import Partition
 from ..partition.records import DUE, OUTBOXES, STATE, STATE_KEY, Counters, Home
-from ..partition.requests import DeleteRows, ExpireLocks, ProcessDue, Request, must_be_retried
+from ..partition.requests import DeleteRows, ExpireLocks, ProcessDue, Request, SendRun, must_be_retried
 from ..partition.step import Delays, NoObserver, Observer, PartitionRef, Step
 from .batches import BATCH_BYTES_MAX, Submitted, can_split, halves, next_batch, split_receives
 from .commit_stats import CommitStats
 from .committer import Committer
 from .first_rows import first_rows
+from .matching import Matching
 from .message_counts import MessageCounts
 from .open_partitions import OpenPartitions
 from .outage import HEALTHY, Outage, OutageKind
@@ -33,7 +34,9 @@ from .pace import Pace
 from .recovery import Failure, Recovery
 from .timers import StoreTimers
 
-BATCH_REQUESTS_MAX = 1000  # limits how long a batch blocks the event loop
+BATCH_REQUESTS_MAX = 1000
+BATCH_US = 10_000  # a batch that has taken longer ends: the rest is the next one, and others' requests come before it
+LOOK_EVERY = 4  # requests: looking at the time costs as much as a tenth of the cheapest one
 RETRY_AFTER_MS = 250  # after a failed commit
 FAULTS_MAX = 1000  # kinds of faults that are counted; there should be none
 
@@ -88,6 +91,7 @@ class Worker:
         self._recovery = Recovery(
             clock, "messaging store", store.recover, self._recovered, waits=store.blocking, store=index
         )
+        self._matching = Matching(clock, pace, self._enter)
         self.delays: Delays | None = None
         """What is late on purpose."""
 
@@ -109,6 +113,7 @@ class Worker:
     async def stop(self) -> None:
         """Finish the inbox, then close the store; later requests fail."""
         self.end_outage()
+        self._matching.release_all()
         self._stopping = True
         self._wake.set()
         if self._task is not None:
@@ -159,6 +164,11 @@ class Worker:
             error = service_errors.store_unavailable(self.index, self.trouble or "")
             asyncio.get_running_loop().call_soon(request.fail, error)
             return
+        if type(request) is not SendRun or not self._matching.takes(ref, request):
+            self._enter(ref, request)
+
+    def _enter(self, ref: PartitionRef, request: Request) -> None:
+        """Add a request to the inbox."""
         self._inbox.append((ref, request))
         self._wake.set()
 
@@ -315,6 +325,10 @@ class Worker:
                 count, expected_bytes, adds = next_batch(requests)
                 await self._pace.wait(requests[:count], expected_bytes)
                 done_count = await self._run_batch(requests[:count], expected_bytes, adds)
+                if done_count < count:
+                    await self._pace.pause()
+                    requests = self._others_first(requests, done_count)
+                    continue
             except StoreError as error:
                 if isinstance(error, StoreFull) and error.grows:
                     self._roll_back(requests[:count])
@@ -359,6 +373,14 @@ class Worker:
         make = UnknownOutcomeError if self._committing else BrokerError
         failure = make(Condition.INTERNAL_ERROR, "The broker failed; see its log.")
         self._fail(requests, failure, is_unknown=self._committing)
+
+    def _others_first(self, requests: list[Submitted], done_count: int) -> list[Submitted]:
+        """What is left of requests whose batch was long, behind those that have come for other partitions since."""
+        busy = {ref.queue_id for ref, _ in requests[:done_count]}
+        others = [each for each in self._inbox if each[0].queue_id not in busy]
+        if others:
+            self._inbox = [each for each in self._inbox if each[0].queue_id in busy]
+        return others + requests[done_count:]
 
     async def _retry_in_halves(self, requests: list[Submitted], error: Exception) -> None:
         if not isinstance(error, StoreFull):
@@ -428,17 +450,23 @@ class Worker:
         self.commit_stats.committed(request_count, self._clock.stopwatch_us() - began_us)
 
     def _apply(self, requests: Sequence[Submitted], now: int, batch: Batch, step: Step) -> tuple[int, bool]:
-        """Apply requests until the batch is large enough.
+        """Apply requests until the batch is large, or has taken long.
 
         Returns their number, and whether there are changes besides counters.
         """
         partitions, touched, touch = self._open.by_queue_id, self._open.touched, self._open.touch
-        written_bytes = done_count = 0
+        written_bytes = done_count = until_us = 0
         partition: Partition | None = None
         last_ref: PartitionRef | None = None
         for ref, request in requests:
             if written_bytes > BATCH_BYTES_MAX:
                 break
+            if done_count % LOOK_EVERY == LOOK_EVERY - 1:
+                now_us = self._clock.computed_us()
+                if not until_us:
+                    until_us = now_us + BATCH_US
+                elif now_us > until_us:
+                    break
             done_count += 1
             if partition is None or ref is not last_ref:
                 gone = ref.gone

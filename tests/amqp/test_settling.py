@@ -6,12 +6,13 @@ from uuid import UUID
 
 import pytest
 
+from emubus.amqp.limits import Limits
 from emubus.broker.api import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from emubus.broker.errors import BrokerError, Condition
 from emubus.codec.types import Described, Symbol, Timestamp, Uint, Ulong
 
 from .fakes import token
-from .wire import DISPOSITION, FLOW, REJECTED, TRANSFER, Wire, accepted, frame, modified, rejected, released
+from .wire import DISPOSITION, FLOW, REJECTED, TRANSFER, UNPACED_US, Wire, accepted, frame, modified, rejected, released
 
 DEAD_LETTER = "com.microsoft:dead-letter"
 REASON, DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
@@ -102,6 +103,22 @@ async def test_an_abandoned_message_is_back_before_the_credit_that_came_after_it
     wire.write(abandoned + frame(0, FLOW, granted))
     received = [each.payload for each in await wire.turn() if each.code == TRANSFER]
     assert received == [b"m0", b"m1"]
+
+
+async def test_what_a_range_settles_takes_several_turns_if_it_takes_long() -> None:
+    wire = Wire(limits=Limits(slice_us=0, turn_us=UNPACED_US), is_paced=True)
+    wire.open()
+    wire.attach_receiver(credit=100)
+    wire.broker.q.put(*[b"m%d" % number for number in range(100)])
+    await wire.turn()
+    wire.send(0, DISPOSITION, [True, Uint(0), Uint(99), True, modified(True, False)])
+    wire.send(0, FLOW, [Uint(0), Uint(5000), Uint(0), Uint(5000), Uint(0), Uint(0), Uint(7)])
+    assert 0 < len(wire.broker.q.settled) < 20
+    assert wire.server.flow.is_reading_stopped
+    await wire.turn(40)
+    assert [each for each, _ in wire.broker.q.settled] == [token(number) for number in range(1, 101)]
+    assert not wire.server.flow.is_reading_stopped
+    wire.lose()
 
 
 async def test_confirmations_of_one_turn_are_one_range_whatever_their_order(receiving: Wire) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,7 +96,17 @@ class SubscriptionRouting:
     def __init__(self, places: list[Place]) -> None:
         self._handles = places
 
-    def route(self, message: Message, partition_index: int, now: int) -> list[RoutedMessage]:
+    @property
+    def evaluations_max(self) -> int:
+        return 0
+
+    def matching(self, message: Message, now: int) -> Generator[None, None, object]:
+        raise AssertionError(message, now)
+
+    def route(
+        self, message: Message, partition_index: int, now: int, matches: object | None = None
+    ) -> list[RoutedMessage]:
+        assert matches is None
         return [RoutedMessage(place, message) for place in self._handles]
 
     def subscriptions(self, partition_index: int) -> list[PartitionRef]:

@@ -68,6 +68,18 @@ def users(copies: list[Message]) -> list[dict[str, object]]:
     return [copy.application_properties() for copy in copies]
 
 
+def in_steps(index: RuleIndex, seen: MessageContext) -> tuple[list[Match], int]:
+    """What `matching` returns, and in how many steps."""
+    steps, count = index.matching(seen), 1
+    while True:
+        try:
+            next(steps)
+            count += 1
+        except StopIteration as end:
+            matches: list[Match] = end.value
+            return matches, count
+
+
 # ---------------------------------------------------------------- copies
 
 
@@ -356,6 +368,27 @@ def test_the_index_finds_what_evaluating_every_rule_finds(
     for data in messages:
         outcome = shown(index.matches(MessageContext(parse_message(data))))
         assert outcome == brute_force(subscriptions, MessageContext(parse_message(data)))
+        assert shown(in_steps(index, MessageContext(parse_message(data)))[0]) == outcome
+
+
+@pytest.mark.parametrize(("body", "steps_min"), [(b"", 2 * 300 // indexing.STEP_RULES), (bytes(10_000), 2 * 300)])
+def test_rules_are_evaluated_in_steps_and_those_of_a_large_message_one_by_one(body: bytes, steps_min: int) -> None:
+    index = index_of(
+        evaluated=[rule(f"{number}", f"a LIKE '%{number}_'") for number in range(300)],
+        indexed=[rule(f"{number}", f"b = 1 AND a LIKE '%{number}_'") for number in range(200)],
+        changed=[rule(f"{number}", None, f"SET c = {number}") for number in range(100)],
+    )
+    assert index.evaluations_max == 600
+    seen = MessageContext(parse_message(encoded({"a": "17x", "b": 1}, body=body)))
+    matches, steps = in_steps(index, seen)
+    assert [(match.subscription, len(match.copies)) for match in matches] == [
+        ("evaluated", 1),
+        ("indexed", 1),
+        ("changed", 100),
+    ]
+    assert steps_min <= steps <= steps_min + 10
+    index.remove_subscription("indexed")
+    assert index.evaluations_max == 400
 
 
 @given(STEPS)

@@ -1,0 +1,47 @@
+"""A batch that takes long ends early, and requests for others come before the rest of it."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from emubus.broker.clock import Clock
+from emubus.broker.errors import BrokerError
+from emubus.broker.model.descriptions import QueueDescription
+from emubus.broker.stores.worker import BATCH_US
+
+from .namespace import _brokers_stop, brokers_stop, loop_turns, open_broker
+from .rules.messages import encoded
+
+__all__ = ["_brokers_stop", "brokers_stop"]
+
+SENDS = 100
+
+
+@pytest.mark.parametrize("is_slow", [True, False])
+async def test_requests_for_others_come_before_the_rest_of_a_long_batch(is_slow: bool) -> None:
+    looks = count(0, BATCH_US if is_slow else 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Clock, "computed_us", staticmethod(lambda: next(looks)))
+        broker = open_broker()
+        create = broker.administration.create
+        busy = create(QueueDescription("busy"))
+        home = busy.partitions[0].worker
+        queues = (create(QueueDescription(f"q{number}")) for number in range(1_000))
+        other = next(each for each in queues if each.partitions[0].worker is home)
+        order: list[str] = []
+
+        def done(error: BrokerError | None) -> None:
+            assert error is None
+            order.append("busy")
+            if len(order) == 1:
+                other.send(encoded(), batch=False, done=lambda error: order.append(f"other {error}"))
+
+        for _ in range(SENDS):
+            busy.send(encoded(), batch=False, done=done)
+        for _ in range(1_000):
+            await loop_turns(1)
+        assert sorted(order) == [*["busy"] * SENDS, "other None"]
+        assert order.index("other None") < SENDS // 2 if is_slow else order[-1] == "other None"
+        await broker.stop()
