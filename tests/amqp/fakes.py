@@ -173,6 +173,7 @@ class FakeBroker(FakeVerbs):
         self.now_ms = 1_000_000
         self.senders: list[FakeSender] = []
         self.key_watchers: list[Callable[[], None]] = []
+        self.lines = RepeatedLines(Clock(manual=True))
 
     def on_keys_changed(self, watcher: Callable[[], None]) -> None:
         self.key_watchers.append(watcher)
