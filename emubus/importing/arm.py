@@ -7,13 +7,17 @@ listed, not guessed. Does not know which properties are allowed: the reader of C
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ..config_file.properties import QUEUE_PROPERTIES, SUBSCRIPTION_PROPERTIES, TOPIC_PROPERTIES
-from .expressions import Scope, Unresolved
+from .expressions import Budget, Scope, TooMuch, Unresolved
 
 LOOP_COUNT_MAX: Final = 10_000
+ENTITIES_MAX: Final = 10_000
+"""As many queues and topics as a namespace may have; subscriptions and rules count, too."""
+LINES_MAX: Final = 10_000
+"""Of what is passed over."""
 NESTED_MAX: Final = 8
 _NAMESPACE: Final = "microsoft.servicebus/namespaces"
 _DEPLOYMENT: Final = "microsoft.resources/deployments"
@@ -73,9 +77,12 @@ def _with_selector(properties: JsonObject) -> JsonObject:
 
 
 def read_template(template: Mapping[str, object], parameters: Mapping[str, object]) -> Found:
-    """The entities of a template with these values of its parameters. Unresolved if it is no template."""
+    """The entities of a template with these values of its parameters.
+
+    Unresolved if it is no template, TooMuch if it grows without end.
+    """
     found = Found()
-    _template(found, template, parameters, 0)
+    _template(found, template, parameters, Budget(), 0)
     known = {name.lower() for name in found.topics}
     for topic, name in [key for key in found.subscriptions if key[0].lower() not in known]:
         found.passed_over.append(f"subscription {topic}/{name}: the template has no topic '{topic}'")
@@ -91,13 +98,15 @@ def parameters_in(document: Mapping[str, object]) -> JsonObject:
     return {name: each for name, each in found.items() if not name.startswith("$") and name != "contentVersion"}
 
 
-def _template(found: Found, template: Mapping[str, object], given: Mapping[str, object], depth: int) -> None:
+def _template(
+    found: Found, template: Mapping[str, object], given: Mapping[str, object], budget: Budget, depth: int
+) -> None:
     declared = {name: _members(each) for name, each in _members(template.get("parameters", {})).items()}
     defaults = {name: each["defaultValue"] for name, each in declared.items() if "defaultValue" in each}
     proper = {name.lower(): name for name in declared}
     values = {**defaults, **{proper.get(name.lower(), name): each for name, each in given.items()}}
     variables = {name: each for name, each in _members(template.get("variables", {})).items() if name != "copy"}
-    scope = Scope(values, variables)
+    scope = Scope(values, variables, budget=budget)
     for resource in _listed(template.get("resources", [])):
         _resource(found, resource, scope, ("", ""), depth)
 
@@ -118,6 +127,11 @@ def _listed(resources: object) -> list[Mapping[str, object]]:
 
 def _resource(found: Found, resource: Mapping[str, object], scope: Scope, above: tuple[str, str], depth: int) -> None:
     """A resource, each time that its loop makes it; `above` is type and name of the resource that it is nested in."""
+    scope.budget.step()
+    if len(found.passed_over) > LINES_MAX:
+        raise TooMuch(f"more than {LINES_MAX} of its resources and properties are not of Service Bus, or not literal")
+    if len(found.queues) + len(found.topics) + len(found.subscriptions) + len(found.rules) > ENTITIES_MAX:
+        raise TooMuch(f"it makes more than {ENTITIES_MAX} entities and rules")
     if resource.get("existing"):
         return
     kind = "/".join(filter(None, (above[0], str(resource.get("type", "")))))
@@ -146,7 +160,8 @@ def _rounds(resource: Mapping[str, object], scope: Scope) -> Iterator[Scope]:
         raise Unresolved(f"the count of the loop is {count!r}")
     for index in range(count):
         loops = {**scope.loops, "": index, str(loop.get("name", "")).lower(): index}
-        yield Scope(scope.parameters, scope.variables, loops)
+        scope.budget.step()
+        yield replace(scope, loops=loops)
 
 
 def _deployment(found: Found, resource: Mapping[str, object], scope: Scope, depth: int) -> None:
@@ -156,7 +171,7 @@ def _deployment(found: Found, resource: Mapping[str, object], scope: Scope, dept
         raise Unresolved("its template is not in the file")
     parameters = _members(properties.get("parameters", {}))
     given = {name: scope.value(_members(each).get("value")) for name, each in parameters.items()}
-    _template(found, _members(properties["template"]), given, depth + 1)
+    _template(found, _members(properties["template"]), given, scope.budget, depth + 1)
 
 
 def _one(found: Found, kind: str, name: str, resource: Mapping[str, object], scope: Scope) -> None:

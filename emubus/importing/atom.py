@@ -31,7 +31,7 @@ from ..broker.model.descriptions import (
 from ..broker.model.profiles import LIMITS, Limits
 from ..commands import EXIT_FAILED, EXIT_NO_SERVER, EXIT_USAGE, CommandError
 from ..commands.client.address import ConnectionString
-from ..kit.http_connection import DEFAULT_PORTS, CaError, connector
+from ..kit.http_connection import DEFAULT_PORTS, CaError, connector, read_whole
 from ..web.atom.descriptions import ReadContext, subscription_in, top_level_in
 from ..web.atom.parsing import child, children, local_name, text_of
 from ..web.atom.rules import rule_of
@@ -40,6 +40,10 @@ from ..web.errors import HttpRefusal
 VERSION: Final = "2021-05"
 PAGE: Final = 100
 TIMEOUT_S: Final = 60.0
+LIST_ENTRIES_MAX: Final = 10_000
+"""As many queues and topics as a namespace may have."""
+ENTRIES_MAX: Final = 50_000
+"""Of all lists together."""
 _TARGETS: Final = ("forward_to", "forward_dead_letters_to")
 _TIER_BYTES: Final = frozenset(each.message_bytes_max for each in LIMITS.values())
 TOKEN_LIFE_S: Final = 3_600
@@ -60,6 +64,7 @@ class LiveNamespace:
             raise CommandError(str(error), EXIT_USAGE) from error
         self._source = source
         self._context = ReadContext(limits, VERSION)
+        self._entry_count = 0
         self.passed_over: list[str] = []
 
     def close(self) -> None:
@@ -91,6 +96,9 @@ class LiveNamespace:
         skip = 0
         while True:
             entries = [each for each in children(self._get(path, skip)) if local_name(each) == "entry"]
+            self._entry_count += len(entries)
+            if skip + len(entries) > LIST_ENTRIES_MAX or self._entry_count > ENTRIES_MAX:
+                raise CommandError(f"the lists of {self._source.host} do not end: {path} has {skip} entries and more")
             for entry in entries:
                 title, content = child(entry, "title"), child(entry, "content")
                 if title is None or content is None or not len(content):
@@ -107,7 +115,7 @@ class LiveNamespace:
         try:
             self._connection.request("GET", target, headers={"Authorization": self._token()})
             answer = self._connection.getresponse()
-            body = answer.read()
+            body = read_whole(answer)
         except (OSError, http.client.HTTPException) as error:
             reason = str(error) or type(error).__name__
             raise CommandError(f"no answer from {self._source.host}: {reason}", EXIT_NO_SERVER) from error

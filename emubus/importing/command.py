@@ -25,10 +25,14 @@ from ..commands.client.address import (
 from ..commands.client.output import add_json, show
 from ..commands.options import ConfigError
 from ..commands.terminal import Progress, json_text, one_line, write_notes
+from ..kit.answers import is_deeper
 
 if TYPE_CHECKING:
     from .messages import Copied
 
+TEMPLATE_CHARS_MAX: Final = 16 << 20
+"""The service takes 4 MB."""
+TEMPLATE_DEPTH_MAX: Final = 100
 _EMULATOR: Final = "usedevelopmentemulator=true"
 _TARGETS: Final = ("forward_to", "forward_dead_letters_to")
 
@@ -101,15 +105,17 @@ def _of_template(parsed: argparse.Namespace) -> tuple[list[Description], Sequenc
     from ..config_file.cursor import ConfigFileError
     from ..config_file.reading import parse_config
     from .arm import parameters_in, read_template
-    from .expressions import Unresolved
+    from .expressions import TooMuch, Unresolved
 
     read: Path = parsed.parameters or parsed.arm
     try:
         parameters = {} if parsed.parameters is None else parameters_in(_json(parsed.parameters))
         read = parsed.arm
         found = read_template(_json(parsed.arm), parameters)
-    except Unresolved as error:
+    except (Unresolved, TooMuch) as error:
         raise CommandError(f"{read}: {error}", EXIT_USAGE) from error
+    except RecursionError:
+        raise CommandError(f"{read}: its values are nested too deeply", EXIT_USAGE) from None
     try:
         limits = replace(LIMITS[Profile.STANDARD], jms=True)  # the server refuses what it has not
         topology = parse_config(json.dumps(found.config()), limits, str(parsed.arm)).topology
@@ -121,7 +127,15 @@ def _of_template(parsed: argparse.Namespace) -> tuple[list[Description], Sequenc
 
 def _json(path: Path) -> dict[str, object]:
     try:
-        found: object = json.loads(path.read_text(encoding="utf-8-sig"))
+        with path.open(encoding="utf-8-sig") as file:
+            text = file.read(TEMPLATE_CHARS_MAX + 1)
+        if len(text) > TEMPLATE_CHARS_MAX:
+            raise ConfigError(f"{path} has more than {TEMPLATE_CHARS_MAX} characters; that is no template")
+        found: object = json.loads(text)
+        if is_deeper(found, TEMPLATE_DEPTH_MAX):
+            raise RecursionError
+    except RecursionError:
+        raise ConfigError(f"{path} is nested more than {TEMPLATE_DEPTH_MAX} levels deep") from None
     except OSError as error:
         raise ConfigError(f"{path} can't be read: {error.strerror}") from error
     except ValueError as error:

@@ -8,10 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 DEPTH_MAX: Final = 32
+"""Variables in each other, and calls in each other."""
+TEXT_CHARS_MAX: Final = 131_072
+"""Of a text that a function makes. The service takes expressions of 24 576 characters, and no property is longer than
+1 024."""
+ITEMS_MAX: Final = 10_000
+"""Of a list that a function makes: as many as `range` may make in the service, and a loop has rounds."""
+NUMBER_MAX: Final = 1 << 63
+STEPS_MAX: Final = 500_000
+"""Of a template in all: values, calls, rounds of loops. Ten thousand entities with ten properties are 200 000 steps;
+all of them take 3 s."""
+WEIGHT_MAX: Final = 16 << 20
+"""Of all that functions make: characters and items."""
 _TOKEN: Final = re.compile(
     r"\s*(?:(?P<text>'(?:[^']|'')*')|(?P<number>-?\d+)|(?P<name>[A-Za-z_]\w*)|(?P<sign>[()\[\],.]))"
 )
@@ -19,6 +31,43 @@ _TOKEN: Final = re.compile(
 
 class Unresolved(Exception):  # noqa: N818 - it says what the value is
     """The expression is not literal, or can't be read; the text says why."""
+
+
+class TooMuch(Exception):  # noqa: N818 - it says what the template is
+    """The template grows beyond all use; nothing of it is imported. The text says which limit it is over."""
+
+
+class Budget:
+    """What the evaluation of a template may cost: it may be a few lines that ask for work without end."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+        self._weight = 0
+
+    def step(self, count: int = 1) -> None:
+        """Count steps. TooMuch."""
+        self._steps += count
+        if self._steps > STEPS_MAX:
+            raise TooMuch(f"it takes more than {STEPS_MAX} steps to evaluate; split it, or make its loops shorter")
+
+    def made(self, value: object) -> None:
+        """Count what a function has made. TooMuch."""
+        self._weight += _weight(value)
+        if self._weight > WEIGHT_MAX:
+            raise TooMuch(f"its values have more than {WEIGHT_MAX} characters in all; make its texts shorter")
+
+
+def _weight(value: object) -> int:
+    """Characters and items of a value."""
+    weight, parts = 0, [value]
+    while parts:
+        each = parts.pop()
+        weight += len(each) if isinstance(each, str) else 1
+        if isinstance(each, dict):
+            parts += each.values()
+        elif isinstance(each, list):
+            parts += each
+    return weight
 
 
 @dataclass(frozen=True)
@@ -29,9 +78,11 @@ class Scope:
     variables: Mapping[str, object] = field(default_factory=dict[str, object])
     loops: Mapping[str, int] = field(default_factory=dict[str, int])
     depth: int = 0
+    budget: Budget = field(default_factory=Budget)
 
     def value(self, written: object) -> object:
-        """A value of the template with all expressions in it replaced. Unresolved."""
+        """A value of the template with all expressions in it replaced. Unresolved, TooMuch."""
+        self.budget.step()
         match written:
             case dict():
                 return {str(name): self.value(each) for name, each in written.items()}
@@ -51,7 +102,7 @@ class Scope:
             raise Unresolved(f"the {kind} '{name}' has no value")
         if self.depth >= DEPTH_MAX:
             raise Unresolved(f"the {kind} '{name}' depends on itself")
-        return Scope(self.parameters, self.variables, self.loops, self.depth + 1).value(values[found])
+        return replace(self, depth=self.depth + 1).value(values[found])
 
 
 class _Parser:
@@ -62,6 +113,7 @@ class _Parser:
         self._scope = scope
         self._tokens = list(self._split(text))
         self._at = 0
+        self._depth = 0
 
     def whole(self) -> object:
         """The value of the expression."""
@@ -87,7 +139,7 @@ class _Parser:
         if kind == "text":
             found: object = text[1:-1].replace("''", "'")
         elif kind == "number":
-            found = int(text)
+            found = _whole_number(text)
         elif kind == "name" and self._take("("):
             found = self._call(text)
         else:
@@ -102,11 +154,16 @@ class _Parser:
                 return found
 
     def _call(self, name: str) -> object:
+        self._scope.budget.step()
+        self._depth += 1
+        if self._depth > DEPTH_MAX:
+            raise Unresolved(f"'{self._text}' has more than {DEPTH_MAX} calls in each other")
         given: list[object] = []
         while not self._take(")"):
             if given:
                 self._expect(",")
             given.append(self._expression())
+        self._depth -= 1
         return _called(self._scope, name, given)
 
     @staticmethod
@@ -149,10 +206,14 @@ def _called(scope: Scope, name: str, given: list[object]) -> object:
     function = _FUNCTIONS.get(lowered)
     if function is None:
         raise Unresolved(f"{name}() is not literal")
+    if lowered == "union":  # compares each with each
+        scope.budget.step(sum(len(each) for each in given if isinstance(each, list)) ** 2 // 1_000)
     try:
-        return function(*given)
+        found = function(*given)
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
         raise Unresolved(f"{name}() can't be evaluated: {error}") from None
+    scope.budget.made(found)
+    return found
 
 
 def _copy_index(scope: Scope, given: list[object]) -> int:
@@ -167,18 +228,87 @@ def _copy_index(scope: Scope, given: list[object]) -> int:
 # Python raises what `_called` makes an Unresolved of.
 
 
+def _short(length: int) -> None:
+    """Refuse a text before it is made."""
+    if length > TEXT_CHARS_MAX:
+        raise ValueError(f"the text would have more than {TEXT_CHARS_MAX} characters")
+
+
+def _joined(parts: Iterable[str]) -> str:
+    found: list[str] = []
+    length = 0
+    for each in parts:
+        length += len(each)
+        _short(length)
+        found.append(each)
+    return "".join(found)
+
+
+def _whole_number(value: object) -> int:
+    """A number as the service has them: of 64 bits."""
+    if not isinstance(value, int | str) or (isinstance(value, str) and len(value) > len(str(NUMBER_MAX)) + 1):
+        raise Unresolved(f"{str(value)[:40]!r} is no whole number of 64 bits")
+    try:
+        found = int(value)
+    except ValueError:
+        raise Unresolved(f"{str(value)[:40]!r} is no whole number") from None
+    if not -NUMBER_MAX <= found < NUMBER_MAX:
+        raise Unresolved(f"{found} is no whole number of 64 bits")
+    return found
+
+
+def _calculated(work: Callable[[int, int], int]) -> Callable[[object, object], int]:
+    """A function of two numbers, not of texts that look like some."""
+
+    def calculate(a: object, b: object) -> int:
+        if not isinstance(a, int) or not isinstance(b, int):
+            raise TypeError("it is for numbers")
+        return _whole_number(work(a, b))
+
+    return calculate
+
+
 def _concat(*given: Iterable[object]) -> object:
     if given and isinstance(given[0], list):
+        _few(sum(len([*each]) for each in given))
         return [item for each in given for item in each]
-    return "".join(map(_string, given))
+    return _joined(map(_string, given))
+
+
+def _few(count: int) -> None:
+    """Refuse a list before it is made."""
+    if count > ITEMS_MAX:
+        raise ValueError(f"the list would have more than {ITEMS_MAX} items")
 
 
 def _string(value: object) -> str:
+    _short(_weight(value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _format(pattern: str, *given: object) -> str:
-    return re.sub(r"\{(\d+)(?::[^}]*)?\}", lambda match: _string(given[int(match[1])]), pattern)
+    pieces = re.split(r"\{(\d+)(?::[^}]*)?\}", pattern)
+    return _joined(_string(given[int(each)]) if at % 2 else each for at, each in enumerate(pieces))
+
+
+def _range(start: int, count: int) -> list[int]:
+    _few(count)
+    return list(range(start, start + count))
+
+
+def _padded(value: object, width: int, sign: str = " ") -> str:
+    _short(width)
+    return _string(value).rjust(width, sign)
+
+
+def _replaced(value: str, old: str, new: str) -> str:
+    _short(len(value) + value.count(old) * max(0, len(new) - len(old)))
+    return value.replace(old, new)
+
+
+def _split(value: str, between: str) -> list[str]:
+    _few(value.count(between) + 1)
+    return value.split(between)
 
 
 def _merged(*given: Mapping[str, object]) -> dict[str, object]:
@@ -190,7 +320,7 @@ def _united(*given: Sequence[object]) -> list[object]:
 
 
 _FUNCTIONS: Final[Mapping[str, Callable[..., object]]] = {
-    "add": lambda a, b: a + b,
+    "add": _calculated(lambda a, b: a + b),
     "and": lambda *each: all(each),
     "bool": lambda value: _string(value).lower() in ("true", "1"),
     "coalesce": lambda *each: next((value for value in each if value is not None), None),
@@ -198,7 +328,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., object]]] = {
     "contains": lambda value, item: item in value,
     "createarray": lambda *each: [*each],
     "createobject": lambda *each: dict(zip(each[::2], each[1::2], strict=True)),
-    "div": lambda a, b: a // b,
+    "div": _calculated(lambda a, b: a // b),
     "empty": lambda value: not value,
     "equals": lambda a, b: a == b,
     "false": lambda: False,
@@ -206,22 +336,24 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., object]]] = {
     "format": _format,
     "greater": lambda a, b: a > b,
     "if": lambda test, yes, no: yes if test else no,
-    "int": int,
-    "join": lambda value, between: between.join(map(_string, value)),
+    "int": _whole_number,
+    "join": lambda value, between: _joined(
+        part for at, each in enumerate(value) for part in ((between, _string(each)) if at else (_string(each),))
+    ),
     "last": lambda value: value[-1],
     "length": len,
     "less": lambda a, b: a < b,
-    "mod": lambda a, b: a % b,
-    "mul": lambda a, b: a * b,
+    "mod": _calculated(lambda a, b: a % b),
+    "mul": _calculated(lambda a, b: a * b),
     "not": lambda value: not value,
     "null": lambda: None,
     "or": lambda *each: any(each),
-    "padleft": lambda value, width, sign=" ": _string(value).rjust(width, sign),
-    "range": lambda start, count: list(range(start, start + count)),
-    "replace": lambda value, old, new: value.replace(old, new),
-    "split": lambda value, between: value.split(between),
+    "padleft": _padded,
+    "range": _range,
+    "replace": _replaced,
+    "split": _split,
     "string": _string,
-    "sub": lambda a, b: a - b,
+    "sub": _calculated(lambda a, b: a - b),
     "substring": lambda value, start, count=None: value[start:] if count is None else value[start : start + count],
     "tolower": lambda value: value.lower(),
     "toupper": lambda value: value.upper(),

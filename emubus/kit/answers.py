@@ -99,15 +99,15 @@ def parse_answer(text: str | bytes) -> Answer:
         raise AnswerError(f"it is not JSON: {error}") from None
     if not isinstance(found, Answer):
         raise AnswerError(f"the JSON is {type(found).__name__}; it must be an object")
-    if _is_deep(found):
+    if is_deeper(found, DEPTH_MAX):
         raise AnswerError(f"the JSON is nested more than {DEPTH_MAX} levels deep")
     return found
 
 
-def _is_deep(value: object) -> bool:
-    """Whether a value has more levels than DEPTH_MAX; found level by level, as the stack is what must be spared."""
+def is_deeper(value: object, depth_max: int) -> bool:
+    """Whether a value of JSON has more levels; found level by level, as the stack is what must be spared."""
     level: list[object] = [value]
-    for _ in range(DEPTH_MAX):
+    for _ in range(depth_max):
         level = [
             part
             for each in level
