@@ -320,9 +320,10 @@ class _Paced:
             except StopIteration:
                 return
             finally:
+                error = None  # its traceback has this frame: else they keep each other, and what the work held
                 turns.end_step(worker, turns.computed_us() - started_us)
-            error = None
             try:
                 yield waited_for
             except BaseException as thrown:
                 error = thrown
+            del waited_for  # it has the error

@@ -68,8 +68,11 @@ class Aside:
             self._thread.start()
         loop = asyncio.get_running_loop()
         result: asyncio.Future[T] = loop.create_future()
-        self._tasks.put(lambda: _do(work, loop, result))
-        return await result
+        self._tasks.put(partial(_do, work, loop, result))
+        try:
+            return await result
+        finally:
+            del result  # an error would keep this frame, which keeps it: a circle, with all that the caller has sent
 
     def stop(self) -> None:
         """End the thread after what it does now."""
@@ -81,6 +84,7 @@ class Aside:
 def _work_off(tasks: queue.SimpleQueue[_Task | None]) -> None:
     while (task := tasks.get()) is not None:
         task()
+        del task  # it holds the input until the next one comes
 
 
 def _do(work: Callable[[], T], loop: asyncio.AbstractEventLoop, result: asyncio.Future[T]) -> None:
@@ -92,6 +96,8 @@ def _do(work: Callable[[], T], loop: asyncio.AbstractEventLoop, result: asyncio.
         _settle(loop, result, partial(result.set_exception, error))
     else:
         _settle(loop, result, partial(result.set_result, found))
+    finally:
+        del work, loop, result  # else an error keeps them, and they keep it
 
 
 def _settle(loop: asyncio.AbstractEventLoop, result: asyncio.Future[T], settle: Callable[[], None]) -> None:

@@ -29,7 +29,7 @@ from .page.site import ROOT as PAGE
 from .rest import add_rest
 from .rest.broker_properties import HEADER as MESSAGE
 from .services import Services
-from .transport.connection import HttpConnection, note_answers, watch_bodies
+from .transport.connection import HttpConnection, by_its_connection, note_answers
 from .transport.origins import is_browser, only_known_hosts, only_own_pages
 from .transport.request_log import log_requests
 from .transport.websocket import add_websocket
@@ -52,9 +52,8 @@ class HttpServer:
         self._turns = Turns(SLICE_US, TURN_US, STRANGERS_TURN_US, clock.stopwatch_us, clock.computed_us)
         hosts = only_known_hosts(self._refuse)
         guard = only_own_pages(self._refuse, lambda: services.access.verify, services.allowed_hosts)
-        app = web.Application(
-            client_max_size=REQUEST_BYTES_MAX, middlewares=[log_requests, watch_bodies, hosts, guard, errors_as_json]
-        )
+        middlewares = [log_requests, by_its_connection, hosts, guard, errors_as_json]
+        app = web.Application(client_max_size=REQUEST_BYTES_MAX, middlewares=middlewares)
         app.on_response_prepare.append(note_answers)
         app.on_response_prepare.append(_keep_types)
         for path in PATHS:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, cast
 
 import structlog
@@ -184,6 +184,16 @@ class HttpConnection(web.RequestHandler):
         if not request.content.is_eof():
             self._heard = True
             self._check_body(request)
+
+    async def handled(self, work: Awaitable[web.StreamResponse]) -> web.StreamResponse:
+        """The answer to a request, made in this connection's turns."""
+        answers: list[web.StreamResponse] = []
+
+        async def answer() -> None:
+            answers.append(await work)
+
+        await self._turns.run(self, answer())
+        return answers[0]
 
     def unlimited(self) -> None:
         """The connection has become a WebSocket, whose protocol has limits of its own."""
@@ -461,11 +471,13 @@ def _problem_of_body(error: Exception) -> str:
 
 
 @web.middleware
-async def watch_bodies(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Tell the connection of each request."""
-    if isinstance(request.protocol, HttpConnection):
-        request.protocol.watch(request)
-    return await handler(request)
+async def by_its_connection(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Tell the connection of each request, in whose turns it is handled: what a handler does between two waits."""
+    connection = request.protocol
+    if not isinstance(connection, HttpConnection):
+        return await handler(request)
+    connection.watch(request)
+    return await connection.handled(handler(request))
 
 
 async def note_answers(request: web.Request, response: web.StreamResponse) -> None:
