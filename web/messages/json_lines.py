@@ -69,14 +69,12 @@ def line_of(seen: Seen) -> dict[str, object]:
     message: dict[str, object] = {}
     fields = {name: value for name, value in zip(HEADER_FIELDS, header, strict=False) if value is not None}
     if fields:
-        message["header"] = {
-            name: value if isinstance(value, bool) else int(str(value)) for name, value in fields.items()
-        }
+        message["header"] = {name: _header_json(name, value) for name, value in fields.items()}
     properties = zip(_PROPERTY_FIELDS, _items(data, at, PROPERTIES), strict=False)
     if found := {name: to_json(value) for name, value in properties if value is not None}:
         message["properties"] = found
     for name, (rank, _, key_type) in _MAPS.items():
-        items = MapItems(item for item in _map_items(data, at, rank) if item[0] not in BROKER_ANNOTATIONS)
+        items = MapItems(item for item in _map_items(data, at, rank) if not _is_of_broker(item[0]))
         if items:
             message[name] = _map_json(items, key_type)
     message["body"] = _body_json(data[at[BODY] : at[BODY + 7]] if at[BODY + 7] else b"")
@@ -85,9 +83,20 @@ def line_of(seen: Seen) -> dict[str, object]:
         "partition_id": seen.partition_id,
         "state": state_of(seen.encoded),
         "enqueued_at": enqueued_at(seen.encoded),
-        "delivery_count": int(str(header[4])) if len(header) > 4 and header[4] is not None else 0,
+        "delivery_count": int(count) if isinstance(count := header[4] if len(header) > 4 else 0, int) else 0,
         "message": message,
     }
+
+
+def _is_of_broker(key: object) -> bool:
+    """Whether a key of a map is that of an annotation which the broker wrote; a key may be any value, lists too."""
+    return isinstance(key, str) and key in BROKER_ANNOTATIONS
+
+
+def _header_json(name: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) is not (HEADER_FIELDS[name] is bool):
+        raise DecodeError(0, f"a header whose '{name}' is of another type")
+    return value if isinstance(value, bool) else int(value)
 
 
 def _items(data: bytes, at: list[int], rank: int) -> list[object]:

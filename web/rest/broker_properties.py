@@ -159,12 +159,12 @@ def header_of(found: ReceivedProperties, lock_token: bytes | None) -> str:
     first_number = _number(annotations.get("x-opt-enqueue-sequence-number"))
     state = annotations.get("x-opt-message-state", 0)
     values |= {
-        "DeadLetterSource": annotations.get("x-opt-deadletter-source"),
+        "DeadLetterSource": _text_or_none(annotations.get("x-opt-deadletter-source")),
         "DeliveryCount": found.delivery_count + 1,
         # The service has 0 here for a message that was not moved.
         "EnqueuedSequenceNumber": 0 if first_number in (None, found.sequence_number) else first_number,
         "EnqueuedTimeUtc": _date(annotations.get("x-opt-enqueued-time")),
-        "PartitionKey": annotations.get("x-opt-partition-key"),
+        "PartitionKey": _text_or_none(annotations.get("x-opt-partition-key")),
         "ScheduledEnqueueTimeUtc": _date(annotations.get("x-opt-scheduled-enqueue-time")),
         "SequenceNumber": found.sequence_number,
         "State": STATES[state] if isinstance(state, int) and 0 <= state < len(STATES) else STATES[0],
@@ -181,6 +181,10 @@ def as_header(values: Mapping[str, object]) -> str:
     return json.dumps(
         {name: values[name] for name in sorted(values) if values[name] is not None}, separators=(",", ":")
     )
+
+
+def _text_or_none(value: object) -> str | None:
+    return str.__str__(value) if isinstance(value, str) else None
 
 
 def _number(value: object) -> int | None:

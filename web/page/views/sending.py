@@ -5,9 +5,10 @@ Does not know how a partition is chosen; the broker does.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from aiohttp import web
 
@@ -21,6 +22,7 @@ from ....broker.message.builder import NewMessage
 from ....broker.message.message import Message
 from ....broker.model.descriptions import SubscriptionDescription, TopicDescription
 from ....broker.names import TemplateName
+from ....codec.errors import DecodeError
 from ...control.entities import SUB_QUEUES
 from ...long_work import Pace
 from ...messages.annotations import map_section
@@ -42,6 +44,7 @@ COPIES_MAX: Final = 20
 COPIES_SEEN_MAX: Final = 10
 COPIES_BYTES_MAX: Final = 1 << 20
 _ANNOTATIONS: Final = 0x72
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +82,7 @@ async def show(
     asked = query_form(request) if failed is None else Form(failed.values)
     origin = await _origin(site, entity, asked)
     if failed is None and origin is not None:
-        values = await site.aside.run(partial(form_values, origin.seen), len(origin.seen.encoded))
-        failed = Failed("send", values)
+        failed = Failed("send", await _read(site, origin, partial(form_values, origin.seen)))
     template = query_form(request).text("template") if failed is None else ""
     if template:
         kept = await site.aside.run(partial(values_of, await site.templates.get(TemplateName(template))))
@@ -101,6 +103,14 @@ async def show(
         property_types=list(PROPERTY_TYPES),
         body_forms=[*BODY_FORMS, *([] if origin is None else [UNCHANGED])],
     )
+
+
+async def _read(site: Site, origin: Origin, read: Callable[[], T]) -> T:
+    """What is read of a message that is sent again. FormError."""
+    try:
+        return await site.aside.run(read, len(origin.seen.encoded))
+    except DecodeError as error:
+        raise FormError(f"Message {origin.number} can't be edited: {error}.", status=409) from None
 
 
 async def _origin(site: Site, entity: Entity, asked: Form) -> Origin | None:
@@ -138,9 +148,7 @@ async def _send_again(site: Site, entity: Entity, form: Form) -> Flash:
         entity.path,
         SUB_QUEUES[origin.queue],
         form.optional("target"),
-        await site.aside.run(
-            partial(changes_of, origin.seen, message, keeps_body=keeps_body), len(origin.seen.encoded)
-        ),
+        await _read(site, origin, partial(changes_of, origin.seen, message, keeps_body=keeps_body)),
     )
     return flash_of(await site.jobs.start(plan, Selection([origin.number]), WAIT_MS))
 
