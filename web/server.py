@@ -37,6 +37,7 @@ from .transport.websocket import add_websocket
 REQUEST_BYTES_MAX = 1 << 20
 STOP_TIMEOUT_S = 0.5
 """How long a request may go on after the server stops; its cancelled handler has as long again."""
+NOSNIFF = "nosniff"
 NO_PAGE = "sandbox; default-src 'none'"
 LINGER_MS = 200
 """How long a connection may take to close: many clients don't answer the end of TLS."""
@@ -104,7 +105,12 @@ class HttpServer:
         return web.json_response(body, status=status, headers={UPTIME: str(self._services.uptime_s)})
 
     def _refuse(self, path: str, status: int, problem: str) -> web.Response:
-        """An error answer in the format of the part at that path."""
+        """An error answer in the format of the part at that path; it may go out before there is a request."""
+        response = self._refusal(path, status, problem)
+        response.headers[hdrs.X_CONTENT_TYPE_OPTIONS] = NOSNIFF
+        return response
+
+    def _refusal(self, path: str, status: int, problem: str) -> web.Response:
         if _is_under(path, CONTROL):
             return error_answer(status, problem)
         if path == "/" or _is_under(path, PAGE):
@@ -124,7 +130,7 @@ async def _keep_types(request: web.Request, response: web.StreamResponse) -> Non
         if not is_browser(request):
             return
         response.headers[hdrs.CONTENT_SECURITY_POLICY] = NO_PAGE
-    response.headers[hdrs.X_CONTENT_TYPE_OPTIONS] = "nosniff"
+    response.headers[hdrs.X_CONTENT_TYPE_OPTIONS] = NOSNIFF
 
 
 def _is_under(path: str, root: str) -> bool:

@@ -202,3 +202,25 @@ async def test_entities_of_the_names_of_other_endpoints_are_used_by_the_verbs_th
         for name in ("emubus", "emubus/v1", "emubus/orders"):
             assert (await http.put(f"/{name}", "<QueueDescription/>")).status == 404
             assert server.broker.entity(name) is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        (PLAIN, 200),
+        (b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 200),
+        (b"GET /emubus/v1/clock HTTP/1.1\r\nHost: localhost\r\n\r\n", 200),
+        (b"GET /emubus/v1/none HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
+        (b"PATCH /q HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
+        (b"GET /none HTTP/9.9\r\nHost: localhost\r\n\r\n", 400),
+        (b"GET /emubus/v1/clock HTTP/9.9\r\nHost: localhost\r\n\r\n", 400),
+        (b"no request\r\n\r\n", 400),
+        (b"POST /emubus/v1/reset HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\n\r\n", 403),
+    ],
+)
+async def test_no_browser_takes_an_answer_for_something_else_than_it_says(asked: bytes, status: int) -> None:
+    async with running() as server, connected(server) as client:
+        client.writer.write(asked)
+        async with asyncio.timeout(WAIT_S):
+            head = await client.reader.readuntil(b"\r\n\r\n")
+        assert (head.split(b" ", 2)[1], b"X-Content-Type-Options: nosniff" in head) == (str(status).encode(), True)
