@@ -377,9 +377,9 @@ def parse_sent(data: bytes, bounds: MessageBounds = STANDARD_BOUNDS) -> Message:
     """
     found = scan(data, bounds.key_length_max, bounds.scanned_bytes_max, new_message_id)
     if found is not None:
-        _, session_id, partition_key, _, _ = found
-        if session_id is not None and partition_key is not None and session_id != partition_key:
-            raise service_errors.key_mismatch(session_id, partition_key)
+        session_id = found[1]
+        if session_id is not None and found[2] is not None and session_id != found[2]:
+            raise service_errors.key_mismatch(session_id, found[2])
         return Message.scanned(data, found)
     try:
         usual, at = _located(data)
