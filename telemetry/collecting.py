@@ -18,6 +18,7 @@ from ..broker.address import SubQueue
 from ..broker.admin import figures
 from ..broker.admin.figures import Distribution
 from ..broker.broker import Broker
+from ..broker.ledger import Ledger
 from ..broker.model.descriptions import EntityKind
 from ..conditions.engine import Conditions
 from .metric_table import METRICS, Family, Histogram, counted_metric
@@ -35,9 +36,11 @@ Point = tuple[tuple[str, ...], float | Histogram]
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where values come from: the broker, conditions, the counts of AMQP connections and links, and of faults."""
+    """Where values come from: the broker, the ledger, conditions, the counts of AMQP connections and links, and of
+    faults."""
 
     broker: Broker
+    ledger: Ledger
     conditions: Conditions
     connection_counts: Callable[[], Mapping[str, int]]
     fault_count: Callable[[], int]
@@ -58,6 +61,7 @@ async def collect(sources: Sources) -> list[Family]:
     await _of_messages(sources.broker, points)
     _of_refusals(sources.broker, points)
     _of_stores(sources.broker, points)
+    _of_ledger(sources.ledger, points)
     _of_the_rest(sources, points)
     return [Family(metric, points[name]) for name, metric in METRICS.items() if name in points]
 
@@ -117,6 +121,23 @@ def _of_stores(broker: Broker, points: dict[str, list[Point]]) -> None:
         points["emubus_store_commit_duration_seconds"].append((store, _histogram(each.commit_us, 1_000_000)))
         points["emubus_store_batch_commands"].append((store, _histogram(each.commands, 1)))
         points["emubus_store_available"].append((store, int(each.is_available)))
+
+
+def _of_ledger(ledger: Ledger, points: dict[str, list[Point]]) -> None:
+    report = ledger.survey()
+    points["emubus_held_bytes"] += [((use.title,), size) for use, size in report.by_use.items()]
+    points["emubus_held_limit_bytes"] += [
+        (("connection",), report.connection_bytes_max),
+        (("identity",), report.identity_bytes_max),
+        (("strangers",), report.strangers_bytes_max),
+        (("everything",), report.bytes_max),
+    ]
+    points["emubus_sockets"].append(((), report.sockets))
+    if report.sockets_max is not None:
+        points["emubus_sockets_limit"].append(((), report.sockets_max))
+    points["emubus_strangers"].append(((), report.strangers))
+    points["emubus_connections_expelled"].append(((), report.closed_count))
+    points["emubus_connections_cut"].append(((), report.cut_count))
 
 
 def _histogram(values: Distribution, unit: int) -> Histogram:

@@ -102,6 +102,11 @@ _GAUGES: Final = (
     ("emubus_store_available", "1 while a messaging store is available, else 0", ("store",)),
     ("emubus_amqp_connections", "AMQP connections", ()),
     ("emubus_amqp_links", "AMQP links", ()),
+    ("emubus_held_bytes", "Memory held for peers, by what it is for", ("use",)),
+    ("emubus_held_limit_bytes", "How much may be held for a connection, a key, all strangers, everybody", ("scope",)),
+    ("emubus_sockets", "Connections of any protocol", ()),
+    ("emubus_sockets_limit", "How many connections there may be, as far as descriptors go", ()),
+    ("emubus_strangers", "Those of clients that have shown no valid token or key", ()),
     ("emubus_faults", "Injected faults that are set", ()),
     ("emubus_conditions", "Conditions that are on", ()),
 )
@@ -111,6 +116,8 @@ _COUNTERS: Final = (
     ("emubus_errors", "Refusals by AMQP condition, or by HTTP status", ("condition",)),
     ("emubus_store_commits", "Commits", ("store",)),
     ("emubus_store_commit_failures", "Commits that failed", ("store",)),
+    ("emubus_connections_expelled", "Connections closed for the memory that was held for them", ()),
+    ("emubus_connections_cut", "Connections of strangers closed for newer connections", ()),
     ("emubus_condition_strikes", "What conditions did to clients", ("behaviour",)),
 )
 _HISTOGRAMS: Final = (

@@ -11,6 +11,8 @@ import json
 import re
 from typing import Final
 
+from ..broker.ledger import Ledger
+
 PATH: Final = "/health"
 LIVE: Final = "/livez"
 PATHS: Final = (PATH, "/healthz", "/readyz", LIVE)
@@ -18,6 +20,8 @@ HEALTHY: Final = {"status": "healthy", "message": "Service is healthy."}
 UNHEALTHY: Final = {"status": "unhealthy", "message": "Service not available. Please try after some time."}
 UPTIME: Final = "Uptime"
 """The header with the seconds since the start, by which `emubus health --hold` knows when to ask seldom."""
+HELD: Final = "Held-Bytes"
+"""The header with the bytes that are held for peers at the last look, and how many may be (`broker/ledger.py`)."""
 REQUEST_BYTES_MAX: Final = 2_048
 """Longest plain request."""
 
@@ -48,8 +52,13 @@ def may_be_plain(received: bytes) -> bool:
     )
 
 
+def held(ledger: Ledger) -> str:
+    """The value of that header."""
+    return f"{ledger.everything.bytes}/{ledger.everything.cap}"
+
+
 def plain_answer(
-    request: bytes, *, ready: bool, uptime_s: int, problem: str | None = None
+    request: bytes, *, ready: bool, uptime_s: int, held_bytes: str, problem: str | None = None
 ) -> tuple[bytes, bool] | None:
     """The whole answer, and whether the connection stays open; None if the request is not a plain health check."""
     found = _PLAIN.fullmatch(request)
@@ -63,7 +72,7 @@ def plain_answer(
     head = (
         f"HTTP/1.1 {status} {'OK' if status == 200 else 'Service Unavailable'}\r\n"
         f"Content-Type: application/json; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
-        f"{UPTIME}: {uptime_s}\r\nX-Content-Type-Options: nosniff\r\n"
+        f"{UPTIME}: {uptime_s}\r\n{HELD}: {held_bytes}\r\nX-Content-Type-Options: nosniff\r\n"
         f"Connection: {'keep-alive' if stays else 'close'}\r\n\r\n"
     )
     return (head + body).encode(), stays

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from ..broker.clock import Timer
 from ..broker.ledger import MemoryAccount, Newcomer, Use
-from .health import may_be_plain, plain_answer, unavailable
+from .health import held, may_be_plain, plain_answer, unavailable
 from .limits import IDLE_MS
 from .loading import Loader, LoadError
 from .services import Services
@@ -109,6 +109,7 @@ class FirstRequest(asyncio.Protocol):
             self._received,
             ready=self._services.is_ready(),
             uptime_s=self._services.uptime_s,
+            held_bytes=held(self._services.ledger),
             problem=self._loader.problem,
         )
         reads = self._transport.get_write_buffer_size() == 0  # the server limits clients that do not read

@@ -18,7 +18,7 @@ from .control import ROOT as CONTROL
 from .control import add_control, errors_as_json
 from .control.endpoints import error_answer
 from .errors import HttpRefusal, error_body
-from .health import LIVE, PATHS, UPTIME, report
+from .health import HELD, LIVE, PATHS, UPTIME, held, report
 from .limits import REQUEST_LINE_BYTES_MAX, SLICE_US, STRANGERS_TURN_US, TURN_US
 from .long_work import ASIDE, Aside
 from .messages.jobs import add_jobs
@@ -102,7 +102,8 @@ class HttpServer:
 
     async def _health(self, request: web.Request) -> web.Response:
         status, body = report(ready=request.path == LIVE or self._services.is_ready())
-        return web.json_response(body, status=status, headers={UPTIME: str(self._services.uptime_s)})
+        headers = {UPTIME: str(self._services.uptime_s), HELD: held(self._services.ledger)}
+        return web.json_response(body, status=status, headers=headers)
 
     def _refuse(self, path: str, status: int, problem: str) -> web.Response:
         """An error answer in the format of the part at that path; it may go out before there is a request."""

@@ -142,7 +142,9 @@ class Services:
         """What the metrics are read from."""
         from ..telemetry.collecting import Sources  # not needed for a start
 
-        return Sources(self.broker, self.conditions, self.connection_counts, lambda: len(self.faults.table.list()))
+        return Sources(
+            self.broker, self.ledger, self.conditions, self.connection_counts, lambda: len(self.faults.table.list())
+        )
 
     @property
     def uptime_s(self) -> int:

@@ -18,7 +18,7 @@ from ..transport.connection import uses_body_as_it_comes
 from .endpoints import ROOT, ControlCall, ControlRefusal, Endpoint
 from .entities import PURGED
 from .message_json import NUMBER_MAX
-from .schema import Schema, array, choice, integer, mapping, named, record, text
+from .schema import Schema, array, choice, integer, mapping, named, nullable, record, text
 
 ARCHIVE: Final = "application/x-tar"
 
@@ -65,6 +65,41 @@ ABOUT: Final = named(
 )
 
 
+_BYTES: Final = integer("Bytes.", 0, NUMBER_MAX)
+_BY_USE: Final = mapping("Bytes by what they are held for.", _BYTES)
+MEMORY: Final = named(
+    "Memory",
+    record(
+        "What the server holds for its peers (`docs/architecture/limits.md`).",
+        {
+            "bytes": integer("All of it.", 0, NUMBER_MAX),
+            "by_use": _BY_USE,
+            "limits": mapping("The most for a connection, a key, all strangers, everything.", _BYTES),
+            "strangers_bytes": integer("What strangers hold.", 0, NUMBER_MAX),
+            "largest": array(
+                "The connections that hold most.",
+                record(
+                    "A connection.",
+                    {
+                        "address": text("Its client's address."),
+                        "identity": nullable(text("The key that it has shown, or its host; null of a stranger.")),
+                        "bytes": _BYTES,
+                        "by_use": _BY_USE,
+                    },
+                ),
+            ),
+            "held_count": integer("Connections that are not read from at the moment.", 0, NUMBER_MAX),
+            "expelled_count": integer("Connections closed for what they held, since the start.", 0, NUMBER_MAX),
+            "sockets": integer("Connections of any protocol.", 0, NUMBER_MAX),
+            "sockets_max": nullable(integer("The most that descriptors allow.", 0, NUMBER_MAX)),
+            "strangers": integer("Connections that have shown no key.", 0, NUMBER_MAX),
+            "strangers_max": integer("The most of them.", 0, NUMBER_MAX),
+            "cut_count": integer("Connections of strangers closed for newer ones, since the start.", 0, NUMBER_MAX),
+        },
+    ),
+)
+
+
 async def show_about(call: ControlCall) -> object:
     """The server."""
     services = call.services
@@ -79,6 +114,38 @@ async def show_about(call: ControlCall) -> object:
         "ports": dict(services.ports()),
         "facts": {name: str(fact) for name, fact in services.about.items()},
         "document": f"{ROOT}/openapi.json",
+    }
+
+
+async def show_memory(call: ControlCall) -> object:
+    """What the server holds for its peers."""
+    report = call.services.ledger.survey()
+    return {
+        "bytes": report.bytes,
+        "by_use": {use.title: size for use, size in report.by_use.items()},
+        "limits": {
+            "connection": report.connection_bytes_max,
+            "identity": report.identity_bytes_max,
+            "strangers": report.strangers_bytes_max,
+            "everything": report.bytes_max,
+        },
+        "strangers_bytes": report.strangers_bytes,
+        "largest": [
+            {
+                "address": each.address,
+                "identity": each.identity,
+                "bytes": each.bytes,
+                "by_use": {use.title: size for use, size in each.by_use.items()},
+            }
+            for each in report.largest
+        ],
+        "held_count": report.held_count,
+        "expelled_count": report.closed_count,
+        "sockets": report.sockets,
+        "sockets_max": report.sockets_max,
+        "strangers": report.strangers,
+        "strangers_max": report.strangers_max,
+        "cut_count": report.cut_count,
     }
 
 
@@ -158,6 +225,7 @@ async def upload_snapshot(call: ControlCall) -> object:
 
 ENDPOINTS: Final = (
     Endpoint("GET", "/about", "The server: release, namespace, profile, ports", show_about, ABOUT),
+    Endpoint("GET", "/memory", "Memory and sockets that the server holds for its peers", show_memory, MEMORY),
     Endpoint(
         "POST",
         "/reset",

@@ -17,7 +17,11 @@ async def show(site: Site, request: web.Request) -> web.Response:
     """The connections."""
     query_form(request)
     return site.render(
-        request, "clients.html", live_path=address("clients"), connections=list(site.services.connections())
+        request,
+        "clients.html",
+        live_path=address("clients"),
+        connections=list(site.services.connections()),
+        held=site.services.ledger.survey(),
     )
 
 

@@ -1,0 +1,75 @@
+"""Peers make the server hold memory: the ledger says so, its caps hold, the process stays small, and all of it goes.
+
+Peers x kinds of memory. What is judged is the most memory that the process has had, and what others had to wait for: by the
+server's own account (`test_strangers.py` says how).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from ..rounds import rounds
+from .holder import KEY, KINDS, PEERS, ROOT
+from .test_strangers import COMPUTED_MS_MAX, MEMORY_MIB_MAX, Guarded, Sends, computed_ms, ready, result, start
+
+SECONDS = rounds(0.4, 20.0)
+EVERYTHING_MAX = 192 << 20
+OVERSHOOT = 1.5
+"""How far above its cap a sum may be: accounts grow by a step, and by what was under way, before they are held."""
+LOOKS_MAX = 300
+CASES = [
+    (peer, kind)
+    for peer in PEERS
+    for kind in KINDS
+    if SECONDS > 1 or peer == "known" or kind in {"fragments", "inflated", "bodies"}
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    guarded = Guarded(tmp_path_factory.mktemp("holding"), "--tls", "dev")
+    yield guarded
+    guarded.stop()
+
+
+def held(server: Guarded) -> dict[str, int]:
+    """What the server says that it holds."""
+    request = urllib.request.Request(f"http://127.0.0.1:{server.port}/emubus/v1/memory")
+    request.add_header("Authorization", "Basic " + base64.b64encode(f"{ROOT}:{KEY}".encode()).decode())
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        found = json.load(answer)
+    assert isinstance(found, dict)
+    return {"bytes": found["bytes"], "sockets": found["sockets"], "strangers": found["strangers"]}
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("attack")
+@pytest.mark.parametrize(("peer", "kind"), CASES)
+def test_what_is_held_for_a_peer_is_bounded_and_goes_with_it(
+    server: Guarded, peer: str, kind: str, slowness: float
+) -> None:
+    server.forget_memory()
+    watcher = start("watcher.py", server.port, server.process.pid, SECONDS + 0.5)
+    ready(watcher)
+    holder = start("holder.py", peer, kind, server.port, SECONDS)
+    sends: Sends = json.loads(result(watcher))
+    most = held(server)
+    done = json.loads(result(holder))
+    figures = {"computed_ms": round(computed_ms(sends)), "memory_mib": server.memory_mib, **most}
+    sys.stdout.write(json.dumps({"peer": peer, "kind": kind, **figures, **done}) + "\n")
+    assert done["connects"] > 0
+    assert figures["memory_mib"] < MEMORY_MIB_MAX, figures
+    assert most["bytes"] < EVERYTHING_MAX * OVERSHOOT, figures
+    assert figures["computed_ms"] < COMPUTED_MS_MAX * slowness, figures
+    for _ in range(LOOKS_MAX):  # the server learns of each closed socket in a turn of its loop
+        left = held(server)
+        if left["sockets"] <= 1:  # the one that asks
+            break
+    assert left["sockets"] <= 1, left
+    assert left["bytes"] < 1 << 20, left
