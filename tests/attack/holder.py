@@ -1,7 +1,7 @@
-"""A client that makes the server hold memory, and gives none of it back: `python holder.py PEER KIND PORT SECONDS`.
+"""A client that makes the server hold memory and gives none back: `python -m tests.attack.holder` with peer, kind, port, s.
 
-Peers differ in what they may do, kinds in what the server holds. Only ever on 127.0.0.1, for a bounded time, over a bounded
-number of sockets. Uses the frames of `attacker.py`.
+Peers differ in what they may do, kinds in what the server holds. Only ever on 127.0.0.1, for a bounded time, over a
+bounded number of sockets. Uses the frames of `attacker.py`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import socket
 import ssl
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cache
 
-from attacker import (
+from .attacker import (
     BEGIN,
     FALSE,
     HOST,
@@ -32,9 +34,7 @@ from attacker import (
     transfer,
     uint,
 )
-from attacker import KINDS as _KINDS
 
-assert _KINDS
 ROOT, KEY = "RootManageSharedAccessKey", "SAS_KEY_VALUE"
 PART = bytes(60_000)
 COPY = described(0x28, listed(text("watched"), NULL, NULL, NULL, NULL, NULL, text("copy", 0xB3)))
@@ -112,14 +112,18 @@ def fragments(is_known: bool) -> Iterator[bytes]:
         yield PART
 
 
+@cache
+def deflated() -> bytes:
+    """A message of 3.9 MB, in a few kilobytes."""
+    squeezer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return (squeezer.compress(bytes(3_900_000)) + squeezer.flush(zlib.Z_SYNC_FLUSH))[:-4]
+
+
 def inflated(is_known: bool) -> Iterator[bytes]:
     """Small messages that would be large, if the server inflated them."""
     del is_known
-    import zlib
-
     yield UPGRADE % b"Sec-WebSocket-Extensions: permessage-deflate\r\n"
-    squeezer = zlib.compressobj(9, zlib.DEFLATED, -15)
-    small = squeezer.compress(bytes(3_900_000)) + squeezer.flush(zlib.Z_SYNC_FLUSH)[:-4]
+    small = deflated()
     while True:
         yield b"\x42\xfe" + len(small).to_bytes(2, "big") + bytes(4) + small
 

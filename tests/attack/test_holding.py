@@ -1,16 +1,18 @@
 """Peers make the server hold memory: the ledger says so, its caps hold, the process stays small, and all of it goes.
 
-Peers x kinds of memory. What is judged is the most memory that the process has had, and what others had to wait for: by the
-server's own account (`test_strangers.py` says how).
+Peers x kinds of memory. What is judged is the most memory that the process has had, and what others had to wait for: by
+the server's own account (`test_strangers.py` says how).
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -18,11 +20,12 @@ from ..rounds import rounds
 from .holder import KEY, KINDS, PEERS, ROOT
 from .test_strangers import COMPUTED_MS_MAX, MEMORY_MIB_MAX, Guarded, Sends, computed_ms, ready, result, start
 
+ROOT_FOLDER = Path(__file__).parents[2]
 SECONDS = rounds(0.4, 20.0)
 EVERYTHING_MAX = 192 << 20
 OVERSHOOT = 1.5
 """How far above its cap a sum may be: accounts grow by a step, and by what was under way, before they are held."""
-LOOKS_MAX = 300
+LOOKS_MAX = 100_000
 CASES = [
     (peer, kind)
     for peer in PEERS
@@ -57,7 +60,8 @@ def test_what_is_held_for_a_peer_is_bounded_and_goes_with_it(
     server.forget_memory()
     watcher = start("watcher.py", server.port, server.process.pid, SECONDS + 0.5)
     ready(watcher)
-    holder = start("holder.py", peer, kind, server.port, SECONDS)
+    command = [sys.executable, "-m", "tests.attack.holder", peer, kind, str(server.port), str(SECONDS)]
+    holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT_FOLDER)
     sends: Sends = json.loads(result(watcher))
     most = held(server)
     done = json.loads(result(holder))
@@ -67,7 +71,7 @@ def test_what_is_held_for_a_peer_is_bounded_and_goes_with_it(
     assert figures["memory_mib"] < MEMORY_MIB_MAX, figures
     assert most["bytes"] < EVERYTHING_MAX * OVERSHOOT, figures
     assert figures["computed_ms"] < COMPUTED_MS_MAX * slowness, figures
-    for _ in range(LOOKS_MAX):  # the server learns of each closed socket in a turn of its loop
+    for _ in range(LOOKS_MAX):  # one that is held learns of its closed socket once it is not held any more
         left = held(server)
         if left["sockets"] <= 1:  # the one that asks
             break

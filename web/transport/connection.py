@@ -223,6 +223,8 @@ class HttpConnection(web.RequestHandler):
             if timer is not None:
                 timer.cancel()
         super().connection_lost(exc)
+        self._unhandled = b""
+        self._guard = None  # this object is part of cycles, and may stay for long: what it has read must not
         if self.memory.holder is self:  # else what the WebSocket carries has it
             self.memory.close()
 
