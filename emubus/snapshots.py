@@ -76,6 +76,7 @@ class Snapshots:
         self._data = data
         self._open_stores = open_stores
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._skipped: set[str] = set()
         self._turn = asyncio.Lock()
         self._running: set[asyncio.Task[object]] = set()
 
@@ -96,13 +97,16 @@ class Snapshots:
                 try:
                     found.append(_read(folder, SnapshotName(folder.name)))
                 except (OSError, ValueError, KeyError, TypeError) as error:
-                    log.warning("snapshot skipped: unreadable", folder=str(folder), cause=str(error))
+                    self._skip(folder, "snapshot skipped: unreadable", str(error))
                 except BrokerError as error:  # a name that an older release took; a folder's name is its snapshot's
-                    remedy = "rename the folder"
-                    log.warning(
-                        "snapshot skipped: its name", folder=str(folder), cause=error.description, remedy=remedy
-                    )
+                    self._skip(folder, "snapshot skipped: its name", error.description, remedy="rename the folder")
         return sorted(found, key=lambda each: (each.taken_at, each.name))
+
+    def _skip(self, folder: Path, event: str, cause: str, **more: str) -> None:
+        """Log once why a folder is no snapshot: the page lists them every second."""
+        if folder.name not in self._skipped:
+            self._skipped.add(folder.name)
+            log.warning(event, folder=str(folder), cause=cause, **more)
 
     def get(self, name: SnapshotName) -> Snapshot:
         """One snapshot; BrokerError (not-found)."""

@@ -281,7 +281,8 @@ def test_a_folder_whose_name_is_no_snapshots_is_not_offered_until_it_is_renamed(
     (folder / "s").rename(folder / "my own")
     with EmubusServer(data_dir=data) as server:
         with capture_logs() as logs:
-            assert server.call(server.server.snapshots.list) == []
+            for _ in range(3):  # as the page does
+                assert server.call(server.server.snapshots.list) == []
         (said,) = logs
         assert (said["event"], said["remedy"]) == ("snapshot skipped: its name", "rename the folder")
         (folder / "my own").rename(folder / "own")
