@@ -1,4 +1,4 @@
-"""A client that makes the server hold memory and gives none back: `python -m tests.attack.holder` with peer, kind, port, s.
+"""A client that makes the server hold memory: `python -m tests.attack.holder PEER KIND PORT SECONDS`.
 
 Peers differ in what they may do, kinds in what the server holds. Only ever on 127.0.0.1, for a bounded time, over a
 bounded number of sockets. Uses the frames of `attacker.py`.

@@ -288,7 +288,7 @@ ELSEWHERE_IN_THE_API = {
         "/connections",
     ),
     *("/entities/{entity}/sessions", "/entities/{entity}/sessions/{session}/state", "/conditions", "/conditions/table"),
-    *("/conditions/{id}", "/clock", "/samples", "/events", "/about", "/snapshots", "/snapshots/{name}"),
+    *("/conditions/{id}", "/clock", "/samples", "/events", "/about", "/memory", "/snapshots", "/snapshots/{name}"),
     "/snapshots/{name}/archive",
 }
 """Show nothing that a sender made."""
