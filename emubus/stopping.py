@@ -16,6 +16,9 @@ SIGNALS: Final = frozenset({signal.SIGTERM, signal.SIGINT})
 GRACE_S: Final = 4.5
 """From the signal to the hard end: below the 5 s that are promised, above the 4 s that a stop may take."""
 
+STOP_S: Final = 3.5
+"""By then a stop is done, unless it waits for a disk."""
+
 EXIT_STUCK: Final = 1
 
 
@@ -30,8 +33,11 @@ def stop_on_signal(stop: Callable[[], object], last_words: Callable[[], str]) ->
     def wait() -> None:
         signal.sigwait(SIGNALS)
         stop()
-        threading.Event().wait(GRACE_S)  # the process ends meanwhile, and this thread with it
-        os.write(2, f"emubus: {last_words()}\n".encode())
+        never = threading.Event()
+        never.wait(STOP_S)  # the process ends meanwhile, and this thread with it
+        words = last_words()  # of a stop that has not given up yet
+        never.wait(GRACE_S - STOP_S)
+        os.write(2, f"emubus: {words}\n".encode())
         os._exit(EXIT_STUCK)
 
     threading.Thread(target=wait, name="signals", daemon=True).start()

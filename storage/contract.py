@@ -170,6 +170,15 @@ class CommitTogether(Protocol):
         """Return the file descriptor that can be read once the group is durable or has failed."""
         ...
 
+    @property
+    def failure(self) -> str | None:
+        """Why it commits nothing: batches do so alone. None if it does."""
+        ...
+
+    def recover(self) -> None:
+        """Make it commit again after a failure. Blocks; any thread may call it. Raises an error if it fails still."""
+        ...
+
     def finish(self) -> list[BaseException | None]:
         """End the batches as `Batch.commit` does; return each one's error. Waits for the group."""
         ...

@@ -30,6 +30,7 @@ from ..partition.step import Delays, Event, EventKind, NoObserver, Observer
 from ..stores.committer import Committer
 from ..stores.outage import Outage
 from ..stores.pace import Pace
+from ..stores.recovery import Recovery
 from ..stores.worker import Worker
 from .dispatcher import ReceiveQuota
 from .entity import Entity
@@ -76,6 +77,11 @@ class Namespace:
             Worker(index, store, *shared, *self._partitions_of_store(index), self._failpoint, self._observer)
             for index, store in enumerate(stores)
         ]
+        # Not on a thread: the catalog's commits wait on the loop, too, because entities change rarely.
+        self.catalog_recovery = Recovery(
+            self.clock, "store of the namespace", catalog.recover, lambda: None, waits=False
+        )
+        catalog.on_failure(self.catalog_recovery.fail)
         for worker in self.workers if self._delays is not None else ():
             worker.use_delays(self._delays)
         self.forwarder = Forwarder(self.clock, self.find_target)
@@ -109,8 +115,8 @@ class Namespace:
     async def _stop_workers(self) -> None:
         """Finish the accepted requests and close the messaging stores."""
         await self.forwarder.stop()
-        await asyncio.gather(*(worker.stop() for worker in self.workers))
-        self._committer.forget_groups()
+        await asyncio.gather(*(worker.stop() for worker in self.workers), self.catalog_recovery.stop())
+        await self._committer.forget_groups()
 
     def _forget_entities(self) -> None:
         self._entities.clear()

@@ -133,6 +133,7 @@ class Catalog:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._entries: dict[str, Entry] = {}
+        self._failed: Callable[[str], object] = lambda _: None
         self._doubtful: dict[Row, str] = {}  # rows of failed commits to restore, with their paths
         self._rules: dict[int, PlacedRules] = {}  # as in the table, by queue id
         self._next_id = 1
@@ -409,8 +410,20 @@ class Catalog:
             try:
                 self._put_right()
             except StoreError as error:
-                log.error("catalog may differ from memory", cause=str(error))
+                if self._store.failure is None:  # otherwise `recover` puts it right
+                    log.error("catalog may differ from memory", cause=str(error))
+            if self._store.failure is not None:
+                self._failed(self._store.failure)
             raise
+
+    def on_failure(self, failed: Callable[[str], object]) -> None:
+        """Call `failed(cause)` when the store's disk has failed: changes are refused until `recover` has returned."""
+        self._failed = failed
+
+    def recover(self) -> None:
+        """Make the store usable again, with what is known here. StoreError: it fails still."""
+        self._store.recover()
+        self._put_right()
 
     def _put_right(self) -> None:
         """Restore the rows that a failed commit may have changed."""

@@ -36,6 +36,7 @@ BATCH_BYTES_MAX: Final = 1 << 20  # a store never frees the memory of its larges
 REQUEST_BYTES: Final = 512  # allowance per request, and per copy, for rows besides the messages
 FIRST_COUNT_MAX: Final = 64  # receives of more messages take their turn behind completed ones
 RESUBMITTED_BYTES: Final = 4096  # assumed size of a message in a request that has only its number
+_ADDING: Final = frozenset({Send, SendRun, Schedule, StoreForwarded, Resubmit, Transfer, SetSessionState})
 
 
 def split_receives(requests: list[Submitted]) -> Sequence[list[Submitted]]:
@@ -84,11 +85,11 @@ def next_batch(requests: Sequence[Submitted]) -> tuple[int, int, bool]:
 
 def adds(ref: PartitionRef, request: Request | Operation) -> bool:
     """Whether a request stores what was not there. A full disk refuses it before what settles, expires and deletes."""
+    if type(request) in _ADDING:  # a tenth of `isinstance`, for each request
+        return True
     if isinstance(request, Commit):
         return any(adds(of, operation) for of, operation in request.operations)
-    if isinstance(request, ProcessDue):
-        return ref.routing is not None  # a scheduled message of a topic is copied
-    return isinstance(request, Send | SendRun | Schedule | StoreForwarded | Resubmit | Transfer | SetSessionState)
+    return isinstance(request, ProcessDue) and ref.routing is not None  # a scheduled message of a topic is copied
 
 
 def can_split(requests: Sequence[Submitted]) -> bool:

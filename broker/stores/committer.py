@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from ...storage import CommitTogether
 from ..clock import Clock
 from .group_commits import GroupCommits, report
+from .recovery import Failure
 
 JOBS_OF_FAST_COMMITS: Final = 2
 SLOW_COMMIT_US: Final = 2_000  # longer commits wait for the disk more than they cost: they run on all threads
@@ -81,10 +82,15 @@ class Committer:
             loop.call_soon(self._start_jobs)  # after the other stores that are ready in this turn
         return ended
 
-    def forget_groups(self) -> None:
+    @property
+    def failures(self) -> list[Failure]:
+        """Why some batches do not commit in groups, which they otherwise would."""
+        return [groups.failure for groups in self._groups.values() if groups.failure is not None]
+
+    async def forget_groups(self) -> None:
         """Stop watching the journals of groups, which are about to be closed; no group may be under way."""
         for groups in self._groups.values():
-            groups.close()
+            await groups.close()
         self._groups.clear()
 
     def _start_jobs(self) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from ...storage import CommitTogether
 from ..clock import Clock
+from .recovery import Failure, Recovery
 
 RETRY_AFTER_MS: Final = 1  # if another thread is committing
 
@@ -25,6 +26,7 @@ class GroupCommits:
         self._under_way: list[asyncio.Future[None]] = []
         self._starting = False  # a group starts at the end of this turn of the event loop, or soon
         self._loop = asyncio.get_running_loop()
+        self._recovery = Recovery(clock, "journal", together.recover, lambda: None, waits=True)
         self._fd = together.fileno()
         self._loop.add_reader(self._fd, self._ended)
 
@@ -62,14 +64,22 @@ class GroupCommits:
             errors = self._together.finish()
         except Exception as error:
             errors = [error] * len(ended)
+        if self._together.failure is not None:
+            self._recovery.fail(self._together.failure)
         if self._waiting:
             self._start()
         for each, outcome in zip(ended, errors, strict=True):
             report(each, outcome)
 
-    def close(self) -> None:
+    @property
+    def failure(self) -> Failure | None:
+        """Why there are no groups at present."""
+        return self._recovery.failure
+
+    async def close(self) -> None:
         """Stop watching; no batch may be under way."""
         self._loop.remove_reader(self._fd)
+        await self._recovery.stop()
 
 
 def report(ended: asyncio.Future[None], error: BaseException | None) -> None:

@@ -19,8 +19,8 @@ from ..clock import Clock, Timer
 
 PAUSE_MS_MIN: Final = 100  # a disk that failed once costs clients this long
 PAUSE_MS_MAX: Final = 30_000  # and this long at most once a disk works again
-"""The pause doubles with each attempt that fails. It begins anew after so long without a failure, so that what breaks
-again and again is not tried, and logged, ten times a second."""
+"""The pause doubles with each attempt that fails. It begins anew once all has worked for as long as the next pause
+would be, so that what breaks again and again is not tried, and logged, ten times a second."""
 
 log = structlog.get_logger(__name__)
 
@@ -117,7 +117,7 @@ class Recovery:
         self.failure = None
         failed_ms = self._clock.now_ms() - failure.since
         log.info(f"{self._what} works again", **self._names, failed_ms=failed_ms, attempts=self._attempts)
-        self._timer = self._clock.call_after(PAUSE_MS_MAX, self._forget)
+        self._timer = self._clock.call_after(self._pause_ms, self._forget)
         self._recovered()
 
     def _forget(self) -> None:

@@ -117,7 +117,8 @@ class Journal:
         self.id = journal_id
         self.path = file
         self.failed = False
-        """After a write that may be incomplete, nothing is appended any more."""
+        """After a write that may be incomplete, nothing is appended before `recover`."""
+        self._cause = ""  # of `failed`
         self.lap = 1
         self._used_bytes = 0  # of this lap's half
         self._grown_bytes = [0, 0]  # of the halves of even and odd laps: written once, at least with zeros
@@ -233,7 +234,7 @@ class Journal:
         if begins_lap and done_count:
             self.lap, self._used_bytes = plan.lap, 0
         if code > 0:
-            self.failed = True
+            self._fail(os.strerror(code))
         if self.failed or (begins_lap and done_count):
             self._want_flush()
         if code > 0:
@@ -248,7 +249,7 @@ class Journal:
     def _needs_lap(self, size: int) -> bool:
         """Whether a group of so many bytes begins the next lap: this one's half has no room for it. JournalFull."""
         if not self.failed and not self._is_in_place():
-            self.failed = True
+            self._fail("its file was deleted or replaced")
             self._want_flush()
         if self.failed or size > HALF_BYTES:
             raise JournalFull
@@ -257,6 +258,33 @@ class Journal:
         if any(lap < self.lap for lap in list(self._oldest.values())):
             raise JournalFull
         return True
+
+    def _fail(self, cause: str) -> None:
+        self.failed, self._cause = True, cause
+
+    @property
+    def failure(self) -> str | None:
+        """See `contract.CommitTogether.failure`."""
+        return f"{self.path.name}: {self._cause}" if self.failed else None
+
+    def recover(self) -> None:
+        """Begin the next lap; see `contract.CommitTogether.recover`.
+
+        What the group that failed has left is of no lap then: its half ends before it.
+        """
+        with self._lock:
+            if not self.failed:
+                return
+            if not self._is_in_place():
+                raise OSError(f"{self.path} was deleted or replaced")
+            if self._oldest:
+                raise JournalFull(f"the rows of {len(self._oldest)} stores are not in their files yet")
+            lap = self.lap + 1
+            record = lap_record(lap, self._used_bytes, self._seed)
+            _, code = write_all(self._fd, [(LAP_PLACES[lap % 2], record)])
+            if code:
+                raise OSError(abs(code), os.strerror(abs(code)))
+            self.lap, self._used_bytes, self.failed = lap, 0, False
 
     def _is_in_place(self) -> bool:
         """Whether the file was neither deleted nor replaced."""

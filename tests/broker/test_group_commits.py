@@ -13,6 +13,7 @@ import pytest
 from emubus.broker.clock import Clock
 from emubus.broker.stores.committer import Committer
 from emubus.broker.stores.group_commits import RETRY_AFTER_MS
+from emubus.broker.stores.recovery import PAUSE_MS_MIN
 
 from .namespace import loop_turns
 
@@ -30,6 +31,8 @@ class Log:
         self.refusals = 0
         self.start_error: Exception | None = None
         self.finish_error: Exception | None = None
+        self.failure: str | None = None
+        self.recoveries = 0
         self._calls = calls
         self._held = held
         self._errors: list[BaseException | None] | None = None
@@ -63,6 +66,10 @@ class Log:
             raise self.finish_error
         assert errors is not None
         return errors
+
+    def recover(self) -> None:
+        self.recoveries += 1
+        self.failure = None
 
     def close(self) -> None:
         os.close(self._ended)
@@ -102,7 +109,7 @@ async def committer(clock: Clock) -> AsyncIterator[Committer]:
     with ThreadPoolExecutor(1) as pool:
         committer = Committer(pool, 1, clock)
         yield committer
-        committer.forget_groups()
+        await committer.forget_groups()
 
 
 @pytest.fixture
@@ -218,7 +225,7 @@ async def test_a_log_may_have_the_file_descriptor_of_one_that_was_forgotten(
     for name in ("1", "2", "3"):
         with closing(Log(calls)) as log:
             assert await outcomes([committer.commit(Batch(name, calls, log))]) == [None]
-            committer.forget_groups()
+            await committer.forget_groups()
     assert calls == ["1", "2", "3"]
 
 
@@ -228,7 +235,7 @@ async def test_many_stores_that_share_now_and_then_commit_all_of_their_batches_i
     with closing(Log(calls)) as other:
         logs: list[Log | None] = [log, other, None]
         await asyncio.gather(*(store(index, committer, logs, calls) for index in range(12)))
-        committer.forget_groups()
+        await committer.forget_groups()
     committed = [name.split(".") for call in calls for name in call.split()]
     for index in range(12):
         assert [int(number) for store_index, number in committed if store_index == str(index)] == list(range(60))
@@ -241,3 +248,16 @@ async def store(index: int, committer: Committer, logs: Sequence[Log | None], ca
         error = KeyError(name) if number % 7 == 0 else None
         batch = Batch(name, calls, logs[(index + number // 5) % 3], error)
         assert await outcomes([committer.commit(batch)]) == [error]
+
+
+async def test_a_log_that_has_failed_is_made_to_work_again_after_a_while(
+    committer: Committer, calls: list[str], log: Log, clock: Clock
+) -> None:
+    log.failure = "its disk failed"
+    await outcomes([committer.commit(Batch("1", calls, log))])
+    assert [each.cause for each in committer.failures] == ["its disk failed"]
+    assert log.recoveries == 0
+    clock.advance(PAUSE_MS_MIN)
+    while committer.failures:  # its thread
+        await loop_turns()
+    assert log.recoveries == 1

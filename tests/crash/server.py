@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 READY_S_MAX = 600.0
@@ -21,13 +22,17 @@ CONFIG = """{"UserConfig": {"Namespaces": [{"Name": "sbemulatorns", "Topics": []
 class ServerProcess:
     """`emubus serve` on a data folder; `port` is its AMQP port. Ends by `kill` or by itself."""
 
-    def __init__(self, data: Path, *options: str, config: str = CONFIG) -> None:
+    def __init__(
+        self, data: Path, *options: str, config: str = CONFIG, environment: Mapping[str, str] | None = None
+    ) -> None:
         config_file = data.parent / "Config.json"
         config_file.write_text(config)
         command = [sys.executable, "-P", "-m", "emubus", "serve", "--data", str(data), "--config", str(config_file)]
         command += ["--amqp-port", "0", "--http-port", "0", *options]
         self.log = ""
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        )
         self.port = 0
         assert self.process.stdout is not None
         for line in self.process.stdout:

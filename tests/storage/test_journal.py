@@ -569,3 +569,33 @@ def test_a_number_is_given_while_a_group_waits_for_the_disk(journal: Journal, mo
         finally:
             released.set()
             committing.result(LIMIT_S)
+
+
+def test_after_a_failed_wait_for_the_disk_the_next_lap_begins_once_all_rows_are_in_the_files(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the group that failed has left: its batches are unknown, and must not come back behind newer ones."""
+
+    def broken(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    put(journal, Batch("a", {b"1": b""}))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", broken)
+        journal.commit([Batch("a", {b"2": b""}), Batch("b", {b"2": b""})])
+        assert journal.failure == f"{journal.path.name}: Input/output error"
+        with pytest.raises(JournalFull, match="the rows of 1 stores are not in their files yet"):
+            journal.recover()
+        journal.flushed("a")
+        with pytest.raises(OSError, match="Input/output error"):
+            journal.recover()
+        assert journal.failed
+    journal.recover()
+    assert (journal.failed, journal.lap) == (False, 2)
+    put(journal, Batch("c", {b"3": b""}))
+    assert [store for store, _ in read(journal)] == ["a", "c"]
+    journal.path.rename(journal.path.with_name("away"))
+    (error,) = journal.commit([Batch("a", {b"4": b""})])
+    assert isinstance(error, JournalFull)
+    with pytest.raises(OSError, match="was deleted or replaced"):
+        journal.recover()
