@@ -237,7 +237,7 @@ class Entity(EntityBase):
         while index < len(self.partitions) and len(found) < count and bytes_max > 0:
             handle = self.partitions[index]
             if own is None or index == own:
-                ask = partial(Peek, sub_queue, first, count - len(found), bytes_max, session_id)
+                ask = partial(Peek, sub_queue, first, count - len(found), bytes_max, session_id, go_on=handle.submit)
                 try:
                     rows: list[tuple[int, bytes]] = await handle.request(ask)
                     if rows and found and bytes_max < len(rows[0][1]):
@@ -296,8 +296,11 @@ class Entity(EntityBase):
         deferred_only: bool = False,
     ) -> list[bytes]:
         """Peek one partition from sequence number `first` on. Raises BrokerError while its store is out."""
-        ask = partial(Peek, sub_queue, first, count, bytes_max, session_id, deferred_only=deferred_only)
-        rows: list[tuple[int, bytes]] = await self.partition(partition_id).request(ask)
+        handle = self.partition(partition_id)
+        ask = partial(
+            Peek, sub_queue, first, count, bytes_max, session_id, deferred_only=deferred_only, go_on=handle.submit
+        )
+        rows: list[tuple[int, bytes]] = await handle.request(ask)
         return [payload for _, payload in rows]
 
     async def resubmit(self, numbers: Sequence[int], target: Entity) -> dict[int, BrokerError | None]:

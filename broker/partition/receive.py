@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from typing import Final
 
 from .. import service_errors
 from ..address import SubQueue
@@ -55,6 +56,9 @@ class DeadLettered:
     home: Home
     size_bytes: int
     message: Message
+
+
+PEEKED_ROWS_MAX: Final = 500  # of those that a peek in a session looks at in one go: some milliseconds
 
 
 class ReceiveHandlers:
@@ -167,13 +171,24 @@ class ReceiveHandlers:
         """Answer with messages of all homes of a sub-queue, in order of their numbers."""
         if request.is_use:
             self._state.mark_used(now)  # a peek counts as use [wire 10.8]
-        step.effects.append((request.reply, self._peeked(request, view)))
+        found, following = self._peeked(request, view)
+        if following is None or request.go_on is None:
+            step.effects.append((request.reply, found))
+        else:
+            more = replace(request, from_sequence_number=following, found=found, is_use=False)
+            step.effects.append((request.go_on, more))
 
-    def _peeked(self, request: Peek, view: Reader) -> Rows:
-        """The encoded messages that a peek asks for, by their numbers."""
-        found: Rows = []
-        bytes_left = request.bytes_max
+    def _peeked(self, request: Peek, view: Reader) -> tuple[Rows, int | None]:
+        """The encoded messages that a peek asks for, by their numbers; the number from which on it is to be continued.
+
+        The messages of a session may be few among very many, and each row is parsed: so many are looked at in one go.
+        """
+        found: Rows = list(request.found)
+        bytes_left = request.bytes_max - sum(len(payload) for _, payload in found)
+        rows_left = PEEKED_ROWS_MAX
         for home, rows in self._runs(request, view):
+            rows_left -= len(rows)
+            last = rows[-1][0]
             if request.session_id is not None:
                 rows = [each for each in rows if _is_of(each[1], request.session_id)]
             del rows[request.count - len(found) :]
@@ -181,11 +196,13 @@ class ReceiveHandlers:
             for (number, _), payload in zip(rows, payloads, strict=True):
                 bytes_left -= len(payload)
                 if found and bytes_left < 0:
-                    return found
+                    return found, None
                 found.append((number, payload))
             if len(found) == request.count:
                 break
-        return found
+            if rows_left <= 0 and request.go_on is not None and request.session_id is not None:
+                return found, last + 1
+        return found, None
 
     def get_extent(self, request: GetExtent, now: int, view: Reader, step: Step) -> None:
         """Answer with the extent of a sub-queue."""

@@ -285,6 +285,8 @@ class Peek(WithReply):
     reply: Callable[[list[tuple[int, bytes]] | BrokerError], None]
     is_use: bool = True  # False: AutoDeleteOnIdle ignores this request
     deferred_only: bool = False
+    go_on: Callable[[Peek], None] | None = None  # gets the request for the rest, if this one looked at many rows
+    found: Sequence[tuple[int, bytes]] = ()  # by the requests before it
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -14,6 +14,7 @@ from ..partition.requests import Receive, ReceiveFromSession
 from .batches import Submitted
 
 TURN_US: Final = 2_000  # large batches begin until so much of a turn is used
+SMALL_TURN_US: Final = 8_000  # small ones begin until so much is used; stores without a disk never let the loop go else
 LARGE_BYTES: Final = 16 << 10  # a batch that writes more is large
 LARGE_COUNT: Final = 32  # so is one that receives more messages
 
@@ -46,10 +47,12 @@ class Pace:
             await self._next_turn.wait()
 
     async def wait(self, requests: Sequence[Submitted], expected_bytes: int) -> None:
-        """If these requests are a large batch, wait for a turn that has time left."""
+        """Large batches wait for a turn that has time left, small ones for the next turn if much is used."""
         if self._used_us > TURN_US and _is_large(requests, expected_bytes):
             while self._used_us > TURN_US:
                 await self._next_turn.wait()
+        elif self._used_us > SMALL_TURN_US:
+            await self._next_turn.wait()  # once: large ones would be ready before it in each
 
 
 def _is_large(requests: Sequence[Submitted], expected_bytes: int) -> bool:

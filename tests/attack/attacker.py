@@ -260,8 +260,8 @@ KINDS: dict[str, tuple[Callable[[], Iterator[bytes]], int, bool]] = {
 class Attack:
     """Keeps a number of connections busy until its time is over."""
 
-    def __init__(self, kind: str, port: int) -> None:
-        self._make, self._count, self._reads = KINDS[kind]
+    def __init__(self, make: Callable[[], Iterator[bytes]], count: int, port: int, *, reads: bool = True) -> None:
+        self._make, self._count, self._reads = make, count, reads
         self._port = port
         self._selector = selectors.DefaultSelector()
         self._scripts: dict[socket.socket, tuple[Iterator[bytes], bytes]] = {}
@@ -317,7 +317,8 @@ def main() -> None:
     kind, port, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
     _, files_max = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(files_max, 4_096), files_max))
-    attack = Attack(kind, port)
+    make, count, reads = KINDS[kind]
+    attack = Attack(make, count, port, reads=reads)
     attack.run(seconds)
     sys.stdout.write(json.dumps({"connects": attack.connects, "sent_bytes": attack.sent_bytes}))
 

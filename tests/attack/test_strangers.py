@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import median
 
@@ -27,19 +27,20 @@ MEMORY_MIB_MAX = 400
 SECONDS = rounds(1.0, 20.0)
 """How long each attack takes."""
 END_S = 600.0
+WATCHED: Mapping[str, object] = {"Queues": [{"Name": "watched"}], "Topics": []}
 READY_LINE = "Emulator Service is Successfully Up!"
 
 Sends = list[dict[str, float]]
 
 
 class Guarded:
-    """`emubus serve --auth sas` in a process of its own."""
+    """`emubus serve` in a process of its own, with `entities`."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(
+        self, folder: Path, *options: str, auth: str = "sas", entities: Mapping[str, object] = WATCHED
+    ) -> None:
         config = folder / "Config.json"
-        config.write_text(
-            '{"UserConfig": {"Namespaces": [{"Name": "ns", "Queues": [{"Name": "watched"}], "Topics": []}]}}'
-        )
+        config.write_text(json.dumps({"UserConfig": {"Namespaces": [{"Name": "ns", **entities}]}}))
         self.log = folder / "log"
         command = [
             sys.executable,
@@ -48,7 +49,7 @@ class Guarded:
             "emubus",
             "serve",
             "--auth",
-            "sas",
+            auth,
             "--amqp-port",
             "0",
             "--http-port",

@@ -8,7 +8,9 @@ import pytest
 
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError
+from emubus.broker.message.message import parse_message
 from emubus.broker.model.descriptions import QueueDescription
+from emubus.broker.partition.receive import ReceiveHandlers
 from emubus.broker.stores.worker import BATCH_US
 
 from .namespace import _brokers_stop, brokers_stop, loop_turns, open_broker
@@ -45,3 +47,22 @@ async def test_requests_for_others_come_before_the_rest_of_a_long_batch(is_slow:
         assert sorted(order) == [*["busy"] * SENDS, "other None"]
         assert order.index("other None") < SENDS // 2 if is_slow else order[-1] == "other None"
         await broker.stop()
+
+
+async def test_a_peek_that_finds_few_of_many_goes_on_in_further_requests() -> None:
+    broker = open_broker(QueueDescription("q"))
+    run = [encoded(session_id="few" if not number % 700 else "many", message_id=f"{number}") for number in range(2_200)]
+    broker.open_sender("q", detached=print).send_run(run, lambda _, error: None)
+    for _ in range(100):
+        await loop_turns(1)
+    looked: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        peek = ReceiveHandlers.peek
+        patch.setattr(
+            ReceiveHandlers,
+            "peek",
+            lambda self, request, *more: (looked.append(request.from_sequence_number), peek(self, request, *more))[1],
+        )
+        found = await broker.peek("q", 0, 3, 1 << 20, session_id="few")
+    assert [parse_message(each).message_id for each in found] == ["0", "700", "1400"]
+    assert len(looked) == 3, looked
