@@ -352,8 +352,8 @@ static PyObject *passthrough_end(PyObject *self, PyObject *args)
     Py_buffer view;
     unsigned long size_max;
     PyObject *sending, *attached;
-    Py_ssize_t pos, count_max, count = 0;
-    if (!PyArg_ParseTuple(args, "y*nknOO", &view, &pos, &size_max, &count_max, &sending, &attached))
+    Py_ssize_t pos, count_max = PY_SSIZE_T_MAX, count = 0;
+    if (!PyArg_ParseTuple(args, "y*nkOO|n", &view, &pos, &size_max, &sending, &attached, &count_max))
         return NULL;
     const uint8_t *data = view.buf;
     Py_ssize_t length = view.len;

@@ -162,7 +162,7 @@ class FrameReader:
                 break
             if not self._ended:
                 pos, count = passthrough_end(
-                    data, pos, size_max, frames_max, self._handles.sending, self._handles.attached
+                    data, pos, size_max, self._handles.sending, self._handles.attached, frames_max
                 )
                 frames_max -= count
             if pos + 4 > length:

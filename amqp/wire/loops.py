@@ -10,6 +10,7 @@ Links, collectors and deliveries cross as handles: Proton's pointers in Python, 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Sequence, Set
 from struct import Struct
 from typing import Any, Final
@@ -189,7 +190,7 @@ def send(link: Handle, deliveries: Sequence[Delivery], unsettled: dict[Any, Any]
 
 
 def passthrough_end_in_python(
-    data: bytes, pos: int, size_max: int, count_max: int, sending: Set[bytes], attached: Set[bytes]
+    data: bytes, pos: int, size_max: int, sending: Set[bytes], attached: Set[bytes], count_max: int = sys.maxsize
 ) -> tuple[int, int]:
     """Where the frames from `pos` on end that need nothing but Proton (`pos` if there is none), and how many they are.
 

@@ -232,9 +232,9 @@ def test_frames_are_passed_through_alike_in_python_and_in_c(stream: bytes, chang
     sending: Any = {b"\0\0\x43", b"\0\0\x52\x05", b"\0\0\x70\0\0\0\x2c"}
     attached: Any = sending | {b"\0\0\x52" + bytes((handle,)) for handle in range(100)}
     for pos, count_max in ((0, 1_000), (len(data) // 2, 1_000), (0, 3), (0, 0)):
-        expected = passthrough_end_in_python(bytes(data), pos, 1 << 16, count_max, sending, attached)
+        expected = passthrough_end_in_python(bytes(data), pos, 1 << 16, sending, attached, count_max)
         assert expected[1] <= count_max
-        assert passthrough_end(bytes(data), pos, 1 << 16, count_max, sending, attached) == expected
+        assert passthrough_end(bytes(data), pos, 1 << 16, sending, attached, count_max) == expected
 
 
 CREDIT = [Uint(0), Uint(9), Uint(1), Uint(9), Uint(5), Uint(0), Uint(1)]
@@ -260,5 +260,5 @@ def test_a_flow_that_only_gives_credit_needs_nothing_but_proton(fields: list[Any
     too_long = data[:12] + bytes((data[12] + 1,)) + data[13:]
     for sent, end in ((data, len(data)), (wide, len(wide)), (too_long, 0)):
         for passthrough in (passthrough_end, passthrough_end_in_python):
-            found = passthrough(sent, 0, 1 << 16, 9, set(), {b"\0\0\x52\x05"})
+            found = passthrough(sent, 0, 1 << 16, set(), {b"\0\0\x52\x05"}, 9)
             assert found == ((end, 1) if passes and end else (0, 0))

@@ -186,7 +186,7 @@ def test_an_action_sets_keys_and_time_to_live() -> None:
     ],
 )
 def test_a_time_to_live_that_is_set_moves_the_expiry_of_the_sender(
-    sent: Mapping[str, object], ttl_ms: int, expiry: int | None
+    sent: dict[str, Any], ttl_ms: int, expiry: int | None
 ) -> None:
     changed = applied("SET sys.TimeToLive = 'P100D'", ttl_ms=5, **sent)
     assert (changed.ttl_ms, changed.times()[0]) == (ttl_ms, expiry)
