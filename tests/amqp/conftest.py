@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 
 import pytest
-import structlog
 from structlog.testing import capture_logs
 
 from emubus.codec.types import Described
 
 from ..broker.namespace import _brokers_stop, brokers_stop
+from ..log_levels import every_level
 from .transacting import DECLARED, ID, coordinate, declare
 from .wire import Wire
 
 __all__ = ["_brokers_stop", "bare", "brokers_stop", "open_transaction", "wire"]
-
-
-@contextmanager
-def every_level() -> Iterator[None]:
-    """The log has lines of all levels, although a server of the test kit in this process shows warnings only."""
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(0))
-    yield
-    structlog.configure(**before)
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ from emubus.storage import (
 )
 from emubus.testing import EmubusServer
 
+from ..log_levels import every_level
 from .folders import small
 from .folders.killing import Kill, Killed
 from .folders.making import PURGED, TARGET, found
@@ -106,6 +107,7 @@ def test_a_folder_of_an_older_release_opens_with_every_message_and_is_upgraded_w
     assert contents(data) == before
     expected = json.loads((FOLDERS / f"{archive}.json").read_text())
     with (
+        every_level(),
         capture_logs() as lines,
         EmubusServer(data_dir=data) as server,
         ServiceBusClient.from_connection_string(server.connection_string) as client,
