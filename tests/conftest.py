@@ -40,6 +40,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 
 @pytest.fixture(scope="session", autouse=True)
+def state_stays_here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The certificate authorities that tests make are not noted among those of this machine's user."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def servers_are_checked() -> Iterator[None]:
     """Checks the invariants of all partitions of every `EmubusServer` of this process before it closes."""
     close = EmubusServer.close

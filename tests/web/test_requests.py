@@ -260,7 +260,7 @@ REFUSED: tuple[tuple[str, dict[str, str], int, str], ...] = (
         400,
         "the value 'v' has no name",
     ),
-    ("where", {"path": "bad", "session_id": "a", "partition_key": "b"}, 400, "P9"),
+    ("where", {"path": "bad", "session_id": "a", "partition_key": "b"}, 400, "must be equal to the SessionId"),
     ("act", {"path": "bad", "queue": "dead-letter", "verb": "resubmit"}, 400, "No message is selected."),
     ("act", {"path": "bad", "queue": "active", "verb": "delete", "number": "x"}, 400, "Sequence number: 'x' is not"),
     ("act", {"path": "bad-topic", "verb": "resubmit-all"}, 400, "holds no messages"),

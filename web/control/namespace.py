@@ -78,14 +78,17 @@ MEMORY: Final = named(
             "strangers_bytes": integer("What strangers hold.", 0, NUMBER_MAX),
             "largest": array(
                 "The connections that hold most.",
-                record(
-                    "A connection.",
-                    {
-                        "address": text("Its client's address."),
-                        "identity": nullable(text("The key that it has shown, or its host; null of a stranger.")),
-                        "bytes": _BYTES,
-                        "by_use": _BY_USE,
-                    },
+                named(
+                    "MemoryHolder",
+                    record(
+                        "A connection.",
+                        {
+                            "address": text("Its client's address."),
+                            "identity": nullable(text("The key that it has shown, or its host; null of a stranger.")),
+                            "bytes": _BYTES,
+                            "by_use": _BY_USE,
+                        },
+                    ),
                 ),
             ),
             "held_count": integer("Connections that are not read from at the moment.", 0, NUMBER_MAX),
