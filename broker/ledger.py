@@ -32,7 +32,7 @@ LARGEST_COUNT: Final = 10
 """The accounts that a report names."""
 CUTS_LOGGED_EVERY_MS: Final = 1_000
 TRIM_BYTES: Final = 16 * MIB
-"""Memory goes back to the system after the sum has fallen by so much: a call of 1 to 20 ms, once after a peak."""
+"""Memory goes back to the system after the sum has fallen by so much. A guess: less is not worth the call."""
 
 log = structlog.get_logger(__name__)
 
@@ -70,7 +70,7 @@ class Caps:
     """Bytes that a connection, a stranger, an identity, all strangers and everybody may hold; and sockets.
 
     The sum of everything is what an attack can add to the 60 to 80 MiB of a server: with Python's and the allocator's
-    share 400 MiB are never reached (`pytest tests/attack`, EMUBUS_TEST_LONG=1). A connection may have 10 000 links
+    share 400 MiB were not reached (`pytest tests/attack`, EMUBUS_TEST_LONG=1). A connection may have 10 000 links
     of 5 KiB, and a key one such connection and as much again for its others. A third of everything is never one key's.
     """
 
@@ -83,8 +83,7 @@ class Caps:
     small: int = 64 * KIB
     """An account with less is never held or closed for what others have: a token and a few links have 30 KiB."""
     step: int = 64 * KIB
-    """How much an account grows until its gauges are read again: a reading takes 3 us, once for 64 messages of 1 KiB.
-    Sums lag behind by so much for each account that has grown."""
+    """How much an account grows until its gauges are read again: a dozen calls, once for 64 messages of 1 KiB. Sums lag behind by so much for each account that has grown."""
     stranger_step: int = 8 * KIB
     """The same for a stranger: hundreds of them must not be a step behind together."""
     stranger_count: int = 500

@@ -40,7 +40,7 @@ ACCEPT_PAUSE_MS: Final = 1_000
 """How long to wait before accepting again when the process is out of file descriptors."""
 FULL_LOGGED_EVERY_US: Final = 10_000_000
 TLS_BYTES: Final = 72 * 1024
-"""What a TLS connection costs besides what is read and written: resident memory after 400 handshakes."""
+"""What a TLS connection costs besides what is read and written: a guess, two buffers of a record and a state."""
 BACKLOG: Final = 1024
 ACCEPT_AT_ONCE: Final = 4
 """Connections accepted per turn of the event loop, while all other connections wait."""

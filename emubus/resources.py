@@ -12,7 +12,7 @@ import structlog
 
 OWN_DESCRIPTORS: Final = 192
 """What is not for connections: 17 stores and their locks, the journal, listening sockets, files of snapshots and
-downloads. A server of 16 stores that is asked for all of that has 60 open (`ls /proc/PID/fd`)."""
+downloads. A guess with room: a server of 16 stores has some 60 open (`ls /proc/PID/fd`)."""
 CONNECTIONS_MIN: Final = 32
 
 log = structlog.get_logger("emubus")
