@@ -83,7 +83,8 @@ class Caps:
     small: int = 64 * KIB
     """An account with less is never held or closed for what others have: a token and a few links have 30 KiB."""
     step: int = 64 * KIB
-    """How much an account grows until its gauges are read again: a dozen calls, once for 64 messages of 1 KiB. Sums lag behind by so much for each account that has grown."""
+    """How much an account grows until its gauges are read again: a dozen calls, once for 64 messages of 1 KiB. Sums lag
+    behind by so much for each account that has grown."""
     stranger_step: int = 8 * KIB
     """The same for a stranger: hundreds of them must not be a step behind together."""
     stranger_count: int = 500
