@@ -21,7 +21,7 @@ from emubus.broker.partition.ready_queue import WindowBudget
 from emubus.broker.partition.records import DUE, DUE_KEY, STATE, STATE_KEY
 from emubus.broker.partition.requests import Receive, Request, SendRun, Settle
 from emubus.broker.partition.step import Delays, Received, Step
-from emubus.storage import StoreError
+from emubus.storage import StoreError, StoreFailed
 from emubus.storage.memory_store import MemoryStore
 
 NOTHING = object()
@@ -122,7 +122,7 @@ class Driver:
 
     def _failpoint(self, name: str) -> None:
         if self.refusing and name == "batch-applied":
-            raise OSError("refused by the test")
+            raise StoreFailed(None, "refused by the test")
 
     def run(self, *requests: Request) -> None:
         """One batch: decide, commit, release the effects; after a refused commit everything in memory is dropped."""

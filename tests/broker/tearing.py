@@ -80,7 +80,7 @@ class TearingStore(MemoryStore):
 
     def finish(self, layer: dict[str, Any]) -> None:
         if self.fate is Fate.REFUSED:
-            raise OSError("the disk failed")
+            raise StoreFailed(None, "commit failed: the disk failed")
         super().finish(half_of(layer) if self.fate is Fate.HALF else layer)
 
     def committed(self) -> None:
