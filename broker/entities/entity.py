@@ -55,11 +55,11 @@ def parse_delivery(data: bytes, bounds: MessageBounds, *, batch: bool) -> list[M
     """Parse and judge each message of a delivery, whatever becomes of the others. Raises BrokerError for a bad one."""
     if not batch:
         return [parse_sent(data, bounds)]
-    encoded = split_batch(data)
+    encoded = split_batch(data, BATCH_MESSAGES_MAX + 1)
     if len(encoded) > BATCH_MESSAGES_MAX:
         raise BrokerError(
             Condition.MESSAGE_SIZE_EXCEEDED,
-            f"The batch holds {len(encoded)} messages; at most {BATCH_MESSAGES_MAX} are allowed.",
+            f"The batch holds more than {BATCH_MESSAGES_MAX} messages; at most {BATCH_MESSAGES_MAX} are allowed.",
         )
     return [parse_sent(each, bounds) for each in encoded]
 

@@ -447,14 +447,14 @@ def _with_message_id(data: bytes, at: list[int], message_id: str) -> tuple[bytes
     return data[:start] + section + data[stop:], moved
 
 
-def split_batch(data: bytes) -> list[bytes]:
+def split_batch(data: bytes, count_max: int | None = None) -> list[bytes]:
     """Return the encoded messages, at least one, of a transfer with message-format 0x80013700: one per data section.
 
-    Ignores other sections of the envelope [wire 4.4], and does not parse the messages. Raises
-    BrokerError(DECODE_ERROR).
+    Ignores other sections of the envelope [wire 4.4], does not parse the messages, and stops behind `count_max` of
+    them. Raises BrokerError(DECODE_ERROR).
     """
     try:
-        messages = data_sections(data)
+        messages = data_sections(data, count_max)
         if not messages:
             raise DecodeError(len(data), "the batch has no data section, so no message")
     except DecodeError as error:

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from emubus.amqp.limits import Limits
 from emubus.amqp.link_context import PENDING_FACTOR
 from emubus.amqp.wire.engine import lib
-from emubus.amqp.wire.incoming_deliveries import KEEPING_BYTES
+from emubus.amqp.wire.incoming_deliveries import KEEPING_BYTES, MEMBER_BYTES
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.ledger import LOOK_MS, PATIENCE_LOOKS, Caps, Ledger
@@ -316,6 +316,30 @@ async def test_too_much_that_waits_for_its_outcome_stops_the_reading_until_a_qua
     assert wire.server.memory.kept < 10_000
     wire.lose()
     assert wire.server.flow.pending_bytes == 0
+
+
+TINY_MEMBERS = [
+    b"\x00\x53\x75\xa0\x05\x00\x53\x75\xa0\x00",
+    b"\x00\x80" + bytes(7) + b"\x75\xb0\x00\x00\x00\x05\x00\x53\x75\xa0\x00",
+    b"\x00\xa3\x10amqp:data:binary\xa0\x05\x00\x53\x75\xa0\x00",
+]
+
+
+@pytest.mark.parametrize("member", TINY_MEMBERS)
+async def test_each_message_of_a_batch_counts_while_it_waits_in_whatever_form_it_is(member: bytes) -> None:
+    batch = member * 1_000
+    wire = capped(PENDING_FACTOR * (len(batch) + 1_000 * MEMBER_BYTES))
+    wire.broker.q.waiting = []
+    wire.attach_sender()
+    wire.write(wire.transfer(bytes(len(batch))) + wire.transfer(batch, format=BATCH))
+    await wire.turn()
+    assert wire.server.flow.pending_bytes >= 2 * (len(batch) + KEEPING_BYTES) + 1_000 * MEMBER_BYTES
+    look(wire, 1)
+    assert not wire.socket.reading
+    for done in wire.broker.q.waiting:
+        done(None)
+    await wire.turn()
+    assert (wire.server.flow.pending_bytes, wire.socket.reading) == (0, True)
 
 
 async def test_what_only_waits_for_the_store_closes_no_connection() -> None:

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from emubus.broker.entities.entity import BATCH_MESSAGES_MAX, parse_delivery
 from emubus.broker.errors import BrokerError, Condition
+from emubus.broker.message.bounds import STANDARD_BOUNDS
 from emubus.broker.message.message import INSTANT_MS_MAX, parse_message, parse_sent, split_batch
 from emubus.broker.message.stored import (
     application_properties,
@@ -19,6 +21,7 @@ from emubus.broker.message.stored import (
 )
 from emubus.codec.decode import decode
 from emubus.codec.encode import encode, encode_list, encode_map
+from emubus.codec.sections import data_sections_max
 from emubus.codec.types import Described, Int, Long, Short, Symbol, Timestamp, Ubyte, Uint, Ulong
 
 from .driving import delivery_bytes
@@ -627,6 +630,24 @@ def test_a_batch_is_split_into_its_messages(count: int) -> None:
     assert split_batch(first + bodies + SECTIONS[FOOTER]) == inner
     assert split_batch(bodies + first) == inner
     assert [parse_message(data).message_id for data in split_batch(bodies)] == [f"id-{n}" for n in range(count)]
+
+
+@pytest.mark.parametrize("head", [b"\x00\x53\x75", b"\x00\x80" + bytes(7) + b"\x75", b"\x00\xa3\x10amqp:data:binary"])
+@pytest.mark.parametrize("binary", [b"\xa0\x01x", b"\xb0\x00\x00\x00\x01x"])
+def test_a_batch_is_split_no_further_than_asked_and_its_count_has_a_bound(head: bytes, binary: bytes) -> None:
+    batch = (head + binary) * 20
+    assert split_batch(batch) == [b"x"] * 20
+    assert split_batch(batch + b"no section", 20) == [b"x"] * 20
+    assert 20 <= data_sections_max(batch, 1_000) <= 40
+    assert data_sections_max(batch, 7) == 7
+
+
+def test_a_batch_of_too_many_messages_is_refused_without_reading_the_rest() -> None:
+    member = section(DATA, section(DATA, b""))
+    assert len(parse_delivery(member * BATCH_MESSAGES_MAX, STANDARD_BOUNDS, batch=True)) == BATCH_MESSAGES_MAX
+    with pytest.raises(BrokerError, match="more than 4500 messages; at most 4500 are allowed") as refused:
+        parse_delivery(member * (BATCH_MESSAGES_MAX + 1) + b"no section", STANDARD_BOUNDS, batch=True)
+    assert refused.value.condition is Condition.MESSAGE_SIZE_EXCEEDED
 
 
 @pytest.mark.parametrize(
