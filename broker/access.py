@@ -189,8 +189,8 @@ class Access:
         """The claim with the rights that its key has now; None if the entity has lost the key."""
         if not claim.is_of_entity:
             return claim
-        for key in self._entity_keys(claim.path):
-            if key.name == claim.key_name and any(_equal(claim.key_text, text) for text in _texts(key)):
+        for key in self._named(claim.key_name, claim.path):
+            if key.scope is not None and any(_equal(claim.key_text, text) for text in _texts(key)):
                 return replace(claim, rights=key.rights)
         return None
 
