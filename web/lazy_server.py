@@ -115,6 +115,7 @@ class FirstRequest(asyncio.Protocol):
         reads = self._transport.get_write_buffer_size() == 0  # the server limits clients that do not read
         if answer is None or not reads:
             self._transport.pause_reading()
+            self._stop_idling()  # the client has asked: what it waits for now is the server
             self._handing_over = asyncio.create_task(self._hand_over())
             return
         self._received = b""
@@ -157,13 +158,15 @@ class FirstRequest(asyncio.Protocol):
         protocol.data_received(received)
 
     def _await_request(self) -> None:
-        if self._idle is not None:
-            self._idle.cancel()
+        self._stop_idling()
         self._idle = self._services.clock.call_after(IDLE_MS, self.abort)
 
     def _end(self) -> None:
         self._waiting.discard(self)
         self._transport = None
+        self._stop_idling()
+
+    def _stop_idling(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None

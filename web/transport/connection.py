@@ -185,12 +185,14 @@ class HttpConnection(web.RequestHandler):
             self._heard = True
             self._check_body(request)
 
-    async def handled(self, work: Awaitable[web.StreamResponse]) -> web.StreamResponse:
-        """The answer to a request, made in this connection's turns."""
+    async def handled(self, answer_to: Callable[[], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
+        """The answer to a request, made in this connection's turns. ConnectionResetError if the client has left."""
         answers: list[web.StreamResponse] = []
 
         async def answer() -> None:
-            answers.append(await work)
+            if self.is_lost:  # before its turn: aiohttp would raise RuntimeError at the first read of the body
+                raise ConnectionResetError("The client has left.")
+            answers.append(await answer_to())
 
         await self._turns.run(self, answer())
         return answers[0]
@@ -479,7 +481,7 @@ async def by_its_connection(request: web.Request, handler: Handler) -> web.Strea
     if not isinstance(connection, HttpConnection):
         return await handler(request)
     connection.watch(request)
-    return await connection.handled(handler(request))
+    return await connection.handled(lambda: handler(request))
 
 
 async def note_answers(request: web.Request, response: web.StreamResponse) -> None:
