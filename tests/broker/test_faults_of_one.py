@@ -17,6 +17,7 @@ from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.partition.enqueue import EnqueueHandlers
 from emubus.broker.partition.outbox import OutboxHandlers
 
+from ..log_levels import every_level
 from .driving import encoded
 from .namespace import loop_turns, open_broker, send
 from .test_judging import message, noted, properties, text
@@ -82,7 +83,7 @@ async def test_a_scheduled_message_that_fails_waits_for_the_next_start_alone(
     for number in range(40):
         await send(broker, "q", later(POISON if number in (5, 33) else str(number), START + 1_000))
     times = fail_with_poison(monkeypatch)
-    with capture_logs() as logs:
+    with every_level(), capture_logs() as logs:
         clock.advance(1_000)
         await quiet(broker)
         assert active_count(broker, "q") == 38
@@ -108,7 +109,7 @@ async def test_a_forwarded_message_that_fails_is_dead_lettered_or_stays_alone(
     times = fail_with_poison(monkeypatch, "target")
     if not can_be_buried:
         monkeypatch.setattr(OutboxHandlers, "undeliverable", raise_fault)
-    with capture_logs() as logs:
+    with every_level(), capture_logs() as logs:
         for number in range(30):
             await send(broker, "q", encoded("x", id=POISON if number == 7 else str(number)))
         await quiet(broker)
@@ -133,7 +134,7 @@ async def test_requests_of_others_in_the_batch_are_stored(clock: Clock, monkeypa
     broker = open_broker(QueueDescription("q"), clock=clock)
     fail_with_poison(monkeypatch)
     monkeypatch.setattr(EnqueueHandlers, "_appends", lambda *_: False)
-    with capture_logs() as logs:
+    with every_level(), capture_logs() as logs:
         sends = [
             send(broker, "q", encoded("x", id=POISON if number % 10 == 3 else str(number))) for number in range(50)
         ]

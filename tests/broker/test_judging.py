@@ -27,6 +27,7 @@ from emubus.broker.model.descriptions import (
     TopicDescription,
 )
 
+from ..log_levels import every_level
 from ..rounds import IS_LONG
 from .driving import encoded
 from .namespace import WAIT_S, open_broker, send
@@ -272,7 +273,7 @@ async def test_a_bad_message_is_refused_with_all_of_its_delivery(way: str) -> No
     clock = Clock(start_at=START, frozen=True)
     broker = open_namespace(clock)
     expected = stored_counts(broker)
-    with capture_logs() as logs:
+    with every_level(), capture_logs() as logs:
         for path in ENTITIES:
             for name, (condition, bad) in BAD.items():
                 for batch in batches(path, bad):
@@ -291,7 +292,7 @@ async def test_a_bad_message_is_refused_with_all_of_its_delivery(way: str) -> No
 async def test_of_single_deliveries_the_bad_one_alone_is_refused() -> None:
     clock = Clock(start_at=START, frozen=True)
     broker = open_namespace(clock)
-    with capture_logs() as logs:
+    with every_level(), capture_logs() as logs:
         for path in ENTITIES:
             for condition, bad in BAD.values():
                 for batch in batches(path, bad):

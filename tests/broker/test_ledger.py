@@ -13,6 +13,8 @@ from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.ledger import LOOK_MS, MIB, PATIENCE_LOOKS, TRIM_BYTES, Caps, Ledger, MemoryAccount, Need, Use
 
+from ..log_levels import every_level
+
 CAPS = Caps(
     connection=1_000, stranger=200, identity=1_500, strangers=400, everything=2_000, small=10, step=1, stranger_step=1,
     stranger_count=3, socket_count=6,
@@ -108,7 +110,7 @@ async def test_a_key_s_largest_connection_is_closed_if_holding_does_not_help(use
     assert (small.said, large.said, other.said) == ([], ["hold"], [])
     look(clock, 1)
     assert small.said == ["hold"]
-    with capture_logs() as logs:
+    with every_level(), capture_logs() as logs:
         look(clock, PATIENCE_LOOKS)
     if use.need is Need.WORK:
         assert logs == []
@@ -151,7 +153,7 @@ async def test_who_makes_room_is_not_closed() -> None:
 async def test_the_oldest_idle_stranger_makes_room_whatever_it_speaks() -> None:
     _, ledger = opened()
     strangers = [Peer(ledger, number, is_idle=number > 0) for number in range(3)]
-    with capture_logs() as logs:
+    with every_level(), capture_logs() as logs:
         newest = Peer(ledger, 3)
     assert [each.said for each in (*strangers, newest)] == [[], ["cut"], [], []]
     assert [each["reason"] for each in logs] == ["too many strangers"]

@@ -27,6 +27,7 @@ from emubus.broker.message.builder import envelope
 from emubus.broker.message.message import parse_message
 from emubus.broker.model.descriptions import SubscriptionDescription
 
+from ..log_levels import every_level
 from ..rounds import rounds
 from .driving import encoded
 from .namespace import WAIT_S, Receiver, loop_turns, send
@@ -237,7 +238,7 @@ async def play(messages: list[bytes]) -> None:
 async def test_any_scheduled_time_can_be_handled(ttl: bytes) -> None:
     header = section(0x70, 0xD0, NULL, NULL, ttl)
     keys = (properties(text(str(number)), text("s")) for number in range(len(TIMES)))
-    with capture_logs() as logs:
+    with every_level(), capture_logs() as logs:
         await play([header + message(noted(scheduled_enqueue_time=at), next(keys)) for at in TIMES])
     assert nothing_went_wrong(logs)
 
@@ -246,7 +247,7 @@ async def test_what_an_older_release_has_stored_can_be_handled(monkeypatch: pyte
     """It looked for the keys of some messages only, and so stored some that this one refuses."""
     bad = [data for _, data in BAD.values()]
     brief = section(0x70, 0xD0, NULL, NULL, TTLS[2])
-    with capture_logs() as logs:
+    with every_level(), capture_logs() as logs:
         monkeypatch.setattr(entities, "parse_sent", lambda data, _: parse_message(data))
         await play([*bad, *(brief + data for data in bad if not data.startswith(b"\0\x53\x70"))])
     assert nothing_went_wrong(logs)
@@ -255,6 +256,6 @@ async def test_what_an_older_release_has_stored_can_be_handled(monkeypatch: pyte
 @settings(max_examples=rounds(10, 3_000))
 @given(DELIVERIES)
 def test_what_is_taken_can_be_handled(messages: list[bytes]) -> None:
-    with capture_logs() as logs:
+    with every_level(), capture_logs() as logs:
         asyncio.run(play(messages))
     assert nothing_went_wrong(logs)

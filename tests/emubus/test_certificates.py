@@ -22,6 +22,7 @@ from emubus.testing import EmubusServer, QueueDescription
 from emubus.tls import ca_file
 
 from ..building import ROOT
+from ..log_levels import every_level
 from ..programs import PROGRAM_S_MAX
 
 WAIT_S = 30.0
@@ -98,7 +99,7 @@ def test_a_server_with_a_name_that_its_ca_lacks_leaves_it_out_and_says_so(
     left_out = tls.certify(context, tmp_path / "tls", ["bus.example", "10.1.2.3", "localhost", "127.0.0.9"])
     assert left_out == ["bus.example", "10.1.2.3"]
     monkeypatch.setattr(socket, "gethostname", lambda: "renamed")
-    with capture_logs() as logs, EmubusServer([], tls_dir=tmp_path) as server:
+    with every_level(), capture_logs() as logs, EmubusServer([], tls_dir=tmp_path) as server:
         assert "renamed" not in names_of(server.http_port)
     (told,) = [each for each in logs if "was not made for these names" in each["event"]]
     assert told["names"] == "renamed"

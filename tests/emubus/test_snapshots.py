@@ -29,6 +29,7 @@ from emubus.testing import EmubusServer
 
 from ..broker.driving import encoded
 from ..broker.test_names import NO_NAMES
+from ..log_levels import every_level
 from ..rounds import IS_LONG
 from .folders.killing import Killed
 
@@ -280,7 +281,7 @@ def test_a_folder_whose_name_is_no_snapshots_is_not_offered_until_it_is_renamed(
     folder = data / SNAPSHOT_FOLDER
     (folder / "s").rename(folder / "my own")
     with EmubusServer(data_dir=data) as server:
-        with capture_logs() as logs:
+        with every_level(), capture_logs() as logs:
             for _ in range(3):  # as the page does
                 assert server.call(server.server.snapshots.list) == []
         (said,) = logs

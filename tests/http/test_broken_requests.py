@@ -18,6 +18,8 @@ from emubus.broker.model.descriptions import QueueDescription
 from emubus.testing import EmubusServer
 from emubus.web.transport.origins import is_host
 
+from ..log_levels import every_level
+
 FORM = "application/x-www-form-urlencoded"
 PARTS = "multipart/form-data; boundary=x"
 FACES = {
@@ -73,7 +75,7 @@ def ask(server: EmubusServer, face: str, body: bytes, more: str = "", *, cut: bo
 
 def refused(server: EmubusServer, face: str, body: bytes, more: str = "") -> bytes:
     """The body of a refusal, after which no line of the log is an error."""
-    with capture_logs() as lines:
+    with every_level(), capture_logs() as lines:
         status, answer = ask(server, face, body, more)
     assert status == 400
     assert [line for line in lines if line["log_level"] in ("error", "critical")] == []
@@ -95,7 +97,7 @@ def test_a_form_whose_parts_are_none_is_refused(server: EmubusServer, face: str,
 
 @pytest.mark.parametrize("face", FACES)
 def test_a_client_that_leaves_alarms_nobody(server: EmubusServer, face: str) -> None:
-    with capture_logs() as lines:
+    with every_level(), capture_logs() as lines:
         ask(server, face, b"[", cut=True)
         assert ask(server, "REST", b"x")[0] == 201  # the server goes on
     assert [line for line in lines if line["log_level"] in ("error", "critical")] == []

@@ -30,6 +30,7 @@ from emubus.telemetry.otlp import Otlp, OtlpError
 from emubus.testing import EmubusServer
 
 from ..http.control.conftest import sdk_of
+from ..log_levels import every_level
 from .collector import Collector, attributes_of
 
 WAIT_S = 60
@@ -147,7 +148,7 @@ def test_a_collector_that_is_away_holds_up_neither_messages_nor_the_stop(monkeyp
     monkeypatch.setattr(otlp, "STOP_MS", 50)
     away = Collector()
     away.close()
-    with capture_logs() as lines, EmubusServer(QUEUES, otlp=away.url) as server, sdk_of(server) as sdk:
+    with every_level(), capture_logs() as lines, EmubusServer(QUEUES, otlp=away.url) as server, sdk_of(server) as sdk:
         send_and_settle(sdk)
     # One or two: whether there is something left to send after the first try depends on the exporter's retries.
     assert {line["log_level"] for line in lines if line["event"].startswith("not all traces")} == {"warning"}
@@ -210,7 +211,7 @@ def test_a_stop_does_not_wait_for_a_collector_that_hangs_or_refuses(
     """Each handler keeps its connection until after the stop: if that waited for an answer, it would never end."""
     monkeypatch.setattr(otlp, "STOP_MS", 50)
     bad = BadCollector(answer)
-    with capture_logs() as lines, EmubusServer(QUEUES, otlp=bad.url) as server:
+    with every_level(), capture_logs() as lines, EmubusServer(QUEUES, otlp=bad.url) as server:
         with sdk_of(server) as sdk:
             send_and_settle(sdk)
         server.call(lambda: server.clock.advance(60_000))
@@ -244,7 +245,7 @@ def test_an_answer_without_end_is_not_read(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_collector_that_fails_and_comes_back_is_told_twice() -> None:
-    with capture_logs() as lines:
+    with every_level(), capture_logs() as lines:
         state = CollectorState()
         for problem in ("ReadTimeout", "ReadTimeout", "HTTP status 503", None, None):
             state.note("traces", problem)

@@ -38,6 +38,7 @@ from emubus.web.rest.received import answer
 
 from ..codec.encoded import ENCODED, SPOILED, TEXT
 from ..http.control.client import ROOT, Http
+from ..log_levels import every_level
 from ..rounds import rounds
 
 # ---------------------------------------------------------------- random messages
@@ -325,7 +326,7 @@ def test_every_view_shows_an_odd_message(server: EmubusServer, name: str, target
         assert sent.json["failed_count"] == 1  # the broker refuses it, and says why
         return
     (number,) = (each["sequence_number"] for each in http.get(f"/entities/{where}/messages")["messages"])
-    with capture_logs() as lines:
+    with every_level(), capture_logs() as lines:
         for view, query in OF_THE_PAGE.items():
             if query is not NOT_OF_MESSAGES:
                 asked = http.send("GET", f"/emubus/page/{view}?{query.format(entity=where, number=number)}")

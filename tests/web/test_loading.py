@@ -18,6 +18,8 @@ from emubus.web import lazy_server
 from emubus.web.loading import PAUSE_MS_MAX, PAUSE_MS_MIN, Loader, LoadError
 from emubus.web.page import site
 
+from ..log_levels import every_level
+
 SETTINGS = {"durability": "none", "amqp_port": "0", "http_port": "0"}
 
 
@@ -48,7 +50,7 @@ async def ended(loader: Loader[str]) -> None:
 async def test_a_failure_is_told_once_and_tried_again_after_pauses_that_grow() -> None:
     clock, failing = Clock(manual=True), Failing()
     loader = Loader("the thing", failing, clock)
-    with capture_logs() as logs:
+    with every_level(), capture_logs() as logs:
         with pytest.raises(LoadError, match=r"the thing can't be loaded: OSError: .*Too many open files; it is tried"):
             await loader.loaded()
         for _ in range(100):

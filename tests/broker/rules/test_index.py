@@ -33,6 +33,7 @@ from emubus.broker.rules import index as indexing
 from emubus.broker.rules.sql.action import RULE_NAME_PROPERTY, compile_action
 from emubus.codec.types import Int
 
+from ...log_levels import every_level
 from ...rounds import rounds
 from ..counting import calls_of, peak_bytes
 from .messages import context, encoded
@@ -417,7 +418,7 @@ def test_a_fault_of_the_program_is_the_error_of_its_rule_for_its_message_and_is_
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(indexing, "compile_filter", lambda _: CompiledFilter(fails))
         index.put_subscription("bad", [RuleDescription("r", sql), RuleDescription("other", sql)])
-    with capture_logs() as logs:
+    with every_level(), capture_logs() as logs:
         for _ in range(3):
             good, bad = index.matches(context({"a": 1}))
             assert (good.subscription, len(good.copies), good.error) == ("good", 1, None)
