@@ -111,14 +111,18 @@ def exchanges(made: Path) -> Iterator[tuple[str, Damage]]:
     yield "catalog and store swapped", swap("namespace", "store-01")
     yield "one store too many", take_from(made / "other", "store-00", "store-02")
     yield "manifest of the making", as_of_the_making
-    yield "newer format", replace("emubus.json", b'{"format": 4, "release": "9.9"}')
+    yield "newer format", replace("emubus.json", b'{"format": 99, "release": "9.9"}')
 
 
 def damages(made: Path, state: str) -> Iterator[tuple[str, Damage]]:
-    """Every page of every store zeroed, overwritten or the first that is missing, and bytes of the manifest."""
+    """Every page of every store zeroed, overwritten or the first that is missing, and bytes of the manifest.
+
+    Behind the pages in use a store has room for more: one page of it stands for all.
+    """
     chance = random.Random(7)
     for name in FILES:
-        size_bytes = (made / state / name).stat().st_size
+        content = (made / state / name).read_bytes()
+        size_bytes = min(len(content), len(content.rstrip(b"\0")) + PAGE_BYTES)
         step = PAGE_BYTES if name.endswith(".mdb") else size_bytes // 7
         for number, at in enumerate(range(0, size_bytes, step)):
             length = min(step, size_bytes - at)

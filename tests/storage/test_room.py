@@ -302,7 +302,7 @@ def test_a_store_that_cannot_be_mapped_is_a_store_error_and_heals(
     resource.setrlimit(resource.RLIMIT_AS, (in_use + 512 * MIB, hard))
     try:
         with pytest.raises(StoreError, match="can't map"):
-            store.begin(2048 * MIB)
+            store.begin(2048 * MIB, frees=True)  # else it would take room for it on the disk
         assert row_count(store) == 10
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

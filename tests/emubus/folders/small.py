@@ -61,12 +61,9 @@ def run(data: Path, killed: Path | None = None, durability: str = "full") -> Non
 
 
 def copy(data: Path, target: Path) -> None:
-    """Copy a folder; of a journal, which is nearly empty, only what is written takes room in the copy."""
+    """Copy a folder; of journals and stores, which end in room for more, only what is written takes room."""
 
     def copy_file(source: str, place: str) -> None:
-        if not Path(source).name.startswith(JOURNAL_PREFIX):
-            shutil.copy2(source, place)
-            return
         content = Path(source).read_bytes()
         with Path(place).open("wb") as file:
             file.write(content.rstrip(b"\0"))
