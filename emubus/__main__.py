@@ -45,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return run(parsed)
     except ConfigError as error:
-        return _failed(error, EXIT_USAGE)
+        write_errors(str(error).split("\n"))  # each problem of a file has its line
+        return EXIT_USAGE
     except CommandError as error:
         return _failed(error, error.exit_code, error.more)
     except KeyboardInterrupt:
