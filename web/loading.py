@@ -1,6 +1,6 @@
 """What is loaded when it is first needed, such as the HTTP server and the templates of its page.
 
-A failure has a state: it is told to all who ask, in one log line, and loading is tried again after a pause that doubles
+A failure has a state: all who ask get it as an error, it is one log line, and loading is tried again after a pause that doubles
 up to half a minute, until it succeeds. Nothing needs to ask for that. Loads one thing once, however many ask.
 """
 

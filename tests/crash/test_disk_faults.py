@@ -1,4 +1,4 @@
-"""A real server on a disk that fails: faults by operations, judged by a ledger of what clients were told.
+"""A real server on a disk that fails: faults by operations, judged by a ledger of the answers that clients got.
 
 What was accepted is there, once; of what was refused with "nothing was stored" nothing is; of the rest all or nothing.
 It holds while the disk fails, once it works again, and after SIGKILL and a new start. Meanwhile the server answers, and

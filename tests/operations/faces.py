@@ -46,7 +46,7 @@ ENTITIES: Final = (
     SubscriptionDescription("tother", "s"),
 )
 OPEN, NOBODY = "open", "nobody"
-"""Routes that need no right, and those that have no operation: whoever asks gets 404 or 405."""
+"""Routes that need no right, and those that have no operation: everybody gets 404 or 405."""
 
 
 @dataclass(frozen=True)

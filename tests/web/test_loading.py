@@ -24,7 +24,7 @@ SETTINGS = {"durability": "none", "amqp_port": "0", "http_port": "0"}
 
 
 class Failing:
-    """Loads "x" once it is told to; counts the tries."""
+    """Loads "x" once it is allowed to; counts the tries."""
 
     def __init__(self) -> None:
         self.tries = 0
