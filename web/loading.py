@@ -1,8 +1,8 @@
 """What is loaded when it is first needed, such as the HTTP server and the templates of its page.
 
-A failure has a state: all who ask get it as an error, it is one log line, and loading is tried again after a pause that doubles
-up to half a minute, until it succeeds. Nothing needs to ask for that. Loads one thing once, however many ask.
-"""
+A failure has a state: all who ask get it as an error and the log one line, and loading is tried again after a pause
+that doubles up to half a minute, until it succeeds. Nothing needs to ask for that. Loads one thing once, however many
+ask. """
 
 from __future__ import annotations
 

@@ -425,7 +425,7 @@ class ReceiveHandlers:
 
 
 def _is_of(row: bytes, session_id: str) -> bool:
-    # A peek reads every row: most of other sessions are recognised by their bytes, at a hundredth of the cost of parsing.
+    # A peek reads every row: most of other sessions are known by their bytes, at a hundredth of the cost of parsing.
     if session_id.encode("utf-8", "surrogatepass") not in row:
         return False
     return parse_stored(Record.unpack(row).stored).session_id == session_id
