@@ -2,7 +2,8 @@
 
 A failure has a state: all who ask get it as an error and the log one line, and loading is tried again after a pause
 that doubles up to half a minute, until it succeeds. Nothing needs to ask for that. Loads one thing once, however many
-ask. """
+ask.
+"""
 
 from __future__ import annotations
 
