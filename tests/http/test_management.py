@@ -268,7 +268,7 @@ async def test_a_name_that_cannot_be_is_refused(http: Raw, path: str) -> None:
     assert refused.detail.startswith("SubCode=40000. Name is ")
 
 
-@pytest.mark.parametrize("path", ["/", "/q/", "/$unknown", "/$Resources/relays", "/health", "/metrics/x", "/emubus/x"])
+@pytest.mark.parametrize("path", ["/", "/q/", "/$unknown", "/$Resources/relays", "/emubus/x"])
 async def test_paths_that_are_no_entity_are_not_found(http: Raw, path: str) -> None:
     for method in ("PUT", "DELETE"):
         answer = await http(method, path, entry("<QueueDescription/>") if method == "PUT" else None)
