@@ -138,7 +138,14 @@ class Killing:
             look_s = min(2 * look_s, LOOK_S_MAX)  # a busy machine needs longer to begin a task that can be killed
 
     def crash_driver(self, *queries: str) -> None:
-        """Kill the driver, and start another one."""
+        """Kill the driver, and start another one.
+
+        Each query has ended a batch by then: if a driver dies while Spark writes the first entry of a checkpoint, Spark
+        itself refuses that checkpoint ever after (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY).
+        """
+        for query in queries:
+            if not self.batches[query]:
+                assert self.driver.wait_for("batch", query, self.note), self.driver.errors()
         self.driver.crash()
         for query in queries:
             self.restarts[query] += 1
