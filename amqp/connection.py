@@ -49,7 +49,7 @@ class Connection(LinkContext, asyncio.Protocol):
         self._path: Path | None = None  # while conditions are on
         self._sasl: SaslServer | None = SaslServer(
             self.claims.show_key,
-            required=server.access.verify,
+            verifies=server.access.verify,
             frame_bytes_max=server.limits.sasl_frame_bytes_max,
         )
         self._unread = b""

@@ -16,6 +16,7 @@ from ..wire.engine import Engine, Pointer
 from ..wire.flow import LinkState
 from ..wire.flow_rewriter import FlowRewriter
 from ..wire.frames import FramePadder, with_whole_error, without_dispositions
+from ..wire.loops import without_tokens
 from .endpoints import Endpoints
 from .frame_input import FrameInput, Handler
 
@@ -68,6 +69,8 @@ class AmqpLayer:
         chunks = self.engine.output()
         if not (chunks or states):
             return chunks
+        if self._context.sends_without_tokens:
+            chunks = [without_tokens(b"".join(chunks))]
         if states or self._padder is not None or self._flows.awaits_numbers or self._input.renumbers:
             output = b"".join(chunks)
             self._flows.observe(output)

@@ -6,6 +6,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -185,6 +186,8 @@ static PyObject *accept(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static const bytes_t NO_TOKEN = {3, "\0\0\0"}; /* see `loops.py` */
+
 /* The size of the message, or -1 for a Python error. */
 static Py_ssize_t send_one(void *link, PyObject *item, PyObject *open, int presettled)
 {
@@ -192,7 +195,7 @@ static Py_ssize_t send_one(void *link, PyObject *item, PyObject *open, int prese
     Py_ssize_t size = -1;
     if (token && payload && PyBytes_Check(token) && PyBytes_Check(payload)) {
         bytes_t tag = {(size_t)PyBytes_GET_SIZE(token), PyBytes_AS_STRING(token)};
-        void *delivery = pn.delivery(link, tag);
+        void *delivery = pn.delivery(link, presettled ? NO_TOKEN : tag);
         pn.send(link, PyBytes_AS_STRING(payload), (size_t)PyBytes_GET_SIZE(payload));
         pn.advance(link);
         if (presettled)
@@ -384,6 +387,34 @@ static PyObject *passthrough_end(PyObject *self, PyObject *args)
     return verdict < 0 ? NULL : Py_BuildValue("nn", pos, count);
 }
 
+static PyObject *without_tokens(PyObject *self, PyObject *output)
+{
+    static const uint8_t WITH[] = {0xa0, 3, 0, 0, 0}, WITHOUT[] = {0xb0, 0, 0, 0, 0};
+    char *bytes;
+    Py_ssize_t size;
+    if (PyBytes_AsStringAndSize(output, &bytes, &size) < 0)
+        return NULL;
+    PyObject *changed = NULL; /* made for the first tag */
+    const uint8_t *p = (const uint8_t *)bytes, *end = p + size;
+    if (size >= 8 && !memcmp(p, "AMQP", 4))
+        p += 8;
+    for (; end - p >= 8; p += u32(p)) {
+        uint32_t frame_size = u32(p);
+        if (frame_size < 8 || frame_size > (size_t)(end - p))
+            break;
+        if (frame_size <= LIST32_ITEMS || p[8] || p[9] != 0x53 || p[10] != 0x14)
+            continue;
+        const uint8_t *tag = past_uint(p + (p[11] == LIST8 ? LIST8_ITEMS : LIST32_ITEMS), end, false); /* handle */
+        tag = tag ? past_uint(tag, end, false) : NULL; /* delivery-id */
+        if (!tag || end - tag < (ptrdiff_t)sizeof WITH || memcmp(tag, WITH, sizeof WITH))
+            continue;
+        if (!changed && !(changed = PyBytes_FromStringAndSize(bytes, size)))
+            return NULL;
+        memcpy(PyBytes_AS_STRING(changed) + ((char *)tag - bytes), WITHOUT, sizeof WITHOUT);
+    }
+    return changed ? changed : Py_NewRef(output);
+}
+
 static PyMethodDef METHODS[] = {
     {"names", names, METH_NOARGS, "The functions of Proton that `bind` wants."},
     {"bind", bind, METH_VARARGS, "bind(addresses, delivery event type, accepted): once, before all else."},
@@ -391,6 +422,7 @@ static PyMethodDef METHODS[] = {
     {"take_accepted", take_accepted, METH_VARARGS, "See loops.take_accepted."},
     {"accept", accept, METH_VARARGS, "See loops.accept."},
     {"send", send_all, METH_VARARGS, "See loops.send."},
+    {"without_tokens", without_tokens, METH_O, "See loops.without_tokens."},
     {"passthrough_end", passthrough_end, METH_VARARGS, "See loops.passthrough_end."},
     {NULL, NULL, 0, NULL},
 };

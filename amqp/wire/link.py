@@ -121,6 +121,8 @@ class ConnectionState(ABC):
         self.replies = FlowReplies()
         self.outcomes = OutcomeQueue(self.schedule_flush)
         self.log = log
+        self.sends_without_tokens = False
+        """Whether deliveries may be in Proton's output whose tags are to be empty."""
         self._runs: list[Run] = []
 
     def begin_run(self, run: Run) -> None:
@@ -133,6 +135,10 @@ class ConnectionState(ABC):
             runs, self._runs = self._runs, []
             for run in runs:
                 run.end()
+
+    def expect_deliveries_without_tokens(self) -> None:
+        """From now on Proton's output may have deliveries whose tags are to be empty."""
+        self.sends_without_tokens = True
 
     @abstractmethod
     def sent(self, link: SendingLink, size_bytes: int) -> None:

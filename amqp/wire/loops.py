@@ -16,7 +16,7 @@ from struct import Struct
 from typing import Any, Final
 
 from ...broker.api import Delivery
-from ...codec.frames import DISPOSITION, FLOW, TRANSFER
+from ...codec.frames import AMQP_HEADER, DISPOSITION, FLOW, TRANSFER
 from ...codec.native import native_module
 from .engine import Pointer, ffi, lib
 
@@ -35,6 +35,12 @@ _HANDLE_BYTES: Final = {0x52: 2, 0x70: 5}
 _FORMAT_END_MAX: Final = 88
 """Where the message-format of a transfer ends at the latest: all before it at its longest, with 32 bytes of tag."""
 BATCH_FIELD: Final = b"\x70\x80\x01\x37\x00"  # 0x80013700
+
+# Receive-and-delete has empty delivery-tags [wire 5.3]. Proton writes null for one, which is none [AMQP 2.7.5]. So it
+# gets a tag of three bytes, whose field is exactly as long as that of an empty binary in its long form.
+NO_TOKEN: Final = b"\x00\x00\x00"
+_NO_TOKEN_FIELD: Final = b"\xa0\x03" + NO_TOKEN
+_EMPTY_TAG_FIELD: Final = b"\xb0\x00\x00\x00\x00"
 
 # A receiver's or sender's disposition with accepted or released, as all usual encoders write it: nothing in it can be
 # malformed or needs a closer look, and there is one for every message.
@@ -167,14 +173,15 @@ def accept(deliveries: list[Handle], positions: Sequence[int]) -> None:
 
 
 def send(link: Handle, deliveries: Sequence[Delivery], unsettled: dict[Any, Any], presettled: bool) -> int:
-    """Give whole messages to Proton, each with its token as delivery-tag: settled, or noted in `unsettled`.
+    """Give whole messages to Proton: `presettled` ones settled, others with their tokens as delivery-tags and noted in
+    `unsettled`. The output with settled ones has to go through `without_tokens`.
 
     Returns the size of them all.
     """
     tag, tag_view, new, send, advance = _tag_struct, _tag_view, _new_delivery, _send, _advance
     sent_bytes = 0
     for each in deliveries:
-        token, payload = each.token, each.payload
+        token, payload = NO_TOKEN if presettled else each.token, each.payload
         size = len(token)
         tag_view[:size] = token
         tag.size = size
@@ -187,6 +194,22 @@ def send(link: Handle, deliveries: Sequence[Delivery], unsettled: dict[Any, Any]
         else:
             unsettled[token] = None
     return sent_bytes
+
+
+def without_tokens_in_python(output: bytes) -> bytes:
+    """Whole frames of Proton, in which the tag of each transfer that has no token is empty."""
+    if _NO_TOKEN_FIELD not in output:
+        return output
+    changed, pos, length = bytearray(output), 8 if output.startswith(AMQP_HEADER) else 0, len(output)
+    while pos + 4 <= length:
+        if output.startswith(_TRANSFER_HEAD, pos + 8):
+            at = pos + (_SHORT_HANDLE if output[pos + 11] == 0xC0 else _TRANSFER_HANDLE_MAX)
+            for _ in range(2):  # behind handle and delivery-id
+                at += _HANDLE_BYTES.get(output[at], 1)
+            if output.startswith(_NO_TOKEN_FIELD, at):
+                changed[at : at + len(_EMPTY_TAG_FIELD)] = _EMPTY_TAG_FIELD
+        pos += _size_at(output, pos)[0]
+    return bytes(changed)
 
 
 def passthrough_end_in_python(
@@ -262,6 +285,7 @@ def _delivery_at(handle: Handle) -> Pointer:
 
 
 passthrough_end = passthrough_end_in_python
+without_tokens = without_tokens_in_python
 _native: Final = _bound()
 IS_NATIVE: Final = _native is not None
 """Whether the functions in C are in use."""
@@ -269,3 +293,4 @@ if _native is not None:
     handle_of, delivery_of = _address, _delivery_at
     take_deliveries, take_accepted, accept = _native.take_deliveries, _native.take_accepted, _native.accept
     send, passthrough_end = _native.send, _native.passthrough_end
+    without_tokens = _native.without_tokens

@@ -41,6 +41,8 @@ class OutgoingDeliveries(Link):
     def __init__(self, state: ConnectionState, pointer: Pointer, *, presettled: bool) -> None:
         super().__init__(state, pointer)
         self.presettled = presettled
+        if presettled:
+            state.expect_deliveries_without_tokens()
         self.session = session_of(pointer)
         self.credit = 0
         self._run: DispositionRun | None = None
@@ -52,7 +54,7 @@ class OutgoingDeliveries(Link):
     # ---- deliveries
 
     def transfer(self, deliveries: Sequence[Delivery]) -> None:
-        """Give whole messages to Proton, each with its token as delivery-tag."""
+        """Give whole messages to Proton."""
         size_bytes = send(self.handle, deliveries, self._open, self.presettled)
         count = len(deliveries)
         self.credit -= count

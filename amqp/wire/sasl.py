@@ -1,8 +1,8 @@
 """The SASL layer of one connection, as a machine without I/O: bytes in, bytes out [AMQP 5.3, wire 1.1, 1.2].
 
-Knows protocol headers, the four mechanisms and who may skip the layer. Done by hand because Proton's SASL server
-doesn't know MSSBCBS, the only mechanism that .NET speaks. Does not know what a key opens: it is handed a function
-for that. Owned by its connection, which drops it when `stage` is DONE.
+Knows protocol headers, the four mechanisms and that a client may skip the layer. Done by hand because Proton's SASL
+server doesn't know MSSBCBS, the only mechanism that .NET speaks. Does not know what a key opens: it is handed a
+function for that. Owned by its connection, which drops it when `stage` is DONE.
 
 After the outcome nothing is written until the client's AMQP header is here: rhea parks whatever comes with the
 outcome and would wait for it for ever [wire 0, rule 3].
@@ -50,18 +50,18 @@ def _mechanisms_frame(names: Sequence[str]) -> bytes:
 
 
 class SaslServer:
-    """`show_key(name, key)` keeps what a key opens; `required` refuses clients that skip SASL.
+    """`show_key(name, key)` keeps what a key opens; `verifies` says whether links need one, or a token.
 
-    A wrong key opens nothing: the client's links are refused, not its connection [wire 1.2]. Where keys are required
-    EXTERNAL isn't offered: Proton's clients choose it before PLAIN, and it shows no key.
+    A wrong key opens nothing: the client's links are refused, not its connection [wire 1.2]. Neither does a client that
+    skips SASL show anything: JavaScript's live test "Authentication via SAS" does, and puts a token then. Where keys
+    are verified EXTERNAL isn't offered: Proton's clients choose it before PLAIN, and it shows no key.
     """
 
-    def __init__(self, show_key: Callable[[str, str], None], *, required: bool, frame_bytes_max: int) -> None:
+    def __init__(self, show_key: Callable[[str, str], None], *, verifies: bool, frame_bytes_max: int) -> None:
         self.stage = Stage.HEADER
         self.rest = b""
-        self._mechanisms = tuple(name for name in MECHANISMS if name != "EXTERNAL" or not required)
+        self._mechanisms = tuple(name for name in MECHANISMS if name != "EXTERNAL" or not verifies)
         self._show_key = show_key
-        self._required = required
         self._frame_bytes_max = frame_bytes_max
 
     def feed(self, data: bytes) -> bytes:
@@ -79,7 +79,7 @@ class SaslServer:
             self.rest = self.rest[8:]
             self.stage = Stage.INIT
             return SASL_HEADER + _mechanisms_frame(self._mechanisms)
-        if self.rest.startswith(AMQP_HEADER) and not self._required:
+        if self.rest.startswith(AMQP_HEADER):
             self.stage = Stage.DONE
             return b""
         return self._refuse_unless_prefix(SASL_HEADER, AMQP_HEADER)

@@ -94,6 +94,21 @@ async def test_links_are_detached_when_the_token_expires_that_they_came_by() -> 
     wire.lose()
 
 
+async def test_a_client_without_sasl_is_known_by_the_token_that_it_puts() -> None:
+    wire = Wire(access=Access([SharedKey("name", "key")], verify=True))
+    wire.write(AMQP_HEADER + frame(0, OPEN, ["client"]))
+    wire.read()
+    wire.begin(0)
+    wire.attach_receiver("$cbs", CBS_REPLIES, credit=100)
+    wire.attach_sender("$cbs", CBS_REQUESTS)
+    _, detach = wire.attach_sender("q", 0)
+    assert detach.fields[2].value[0] == "amqp:unauthorized-access"
+    assert (await put(wire, sas(NOW_S + 60, key="wrong")))[0] == 401
+    assert (await put(wire, sas(NOW_S + 60)))[0] == 202
+    assert [each.code for each in wire.attach_sender("q", 1)] == [ATTACH, FLOW]
+    wire.lose()
+
+
 async def test_a_renewed_token_keeps_links_open() -> None:
     wire = strict()
     await put(wire, sas(NOW_S + 60))

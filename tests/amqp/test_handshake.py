@@ -74,7 +74,7 @@ async def test_the_handshake_comes_in_chunks_of_any_size(bare: Wire, chunk: int)
     assert [each.code for each in bare.read()] == [0x40, 0x44, OPEN, BEGIN]
 
 
-async def test_a_client_may_skip_sasl_when_nothing_is_verified(bare: Wire) -> None:
+async def test_a_client_may_skip_sasl(bare: Wire) -> None:
     bare.write(AMQP_HEADER + OPEN_FRAME)
     assert bare.socket.output.startswith(AMQP_HEADER)
     assert [each.code for each in bare.read()] == [OPEN]
@@ -87,14 +87,6 @@ async def test_external_is_neither_offered_nor_taken_when_keys_are_verified() ->
     assert offer.fields == [Array(0xA3, tuple(Symbol(name) for name in ("MSSBCBS", "ANONYMOUS", "PLAIN")))]
     wire.write(sasl_init("EXTERNAL"))
     assert outcome_code(wire) == 1
-    wire.lose()
-
-
-async def test_a_client_may_not_skip_sasl_when_keys_are_verified() -> None:
-    wire = Wire(access=Access(verify=True))
-    wire.write(AMQP_HEADER + OPEN_FRAME)
-    assert wire.socket.take() == SASL_HEADER
-    assert wire.socket.closed
     wire.lose()
 
 

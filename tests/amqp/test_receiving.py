@@ -73,9 +73,12 @@ async def test_a_message_comes_with_its_lock_token_as_tag(wire: Wire) -> None:
 
 async def test_what_is_received_and_deleted_is_settled_already(wire: Wire) -> None:
     wire.attach_receiver(snd=Ubyte(1), credit=5)
-    wire.broker.q.put(b"one")
-    (transfer,) = await wire.turn()
-    assert transfer.get(4) is True
+    wire.broker.q.put(b"one", b"two")
+    transfers = await wire.turn()
+    assert [(each.get(1), each.get(2), each.get(4), each.payload) for each in transfers] == [
+        (0, b"", True, b"one"),  # there is no lock, and no token
+        (1, b"", True, b"two"),
+    ]
     wire.dispose(accepted, 0, settled=True)  # JavaScript and .NET do that
     assert await wire.turn() == []
 

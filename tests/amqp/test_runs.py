@@ -12,9 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emubus.amqp.wire.incoming_deliveries import RUN_MESSAGES_MAX
-from emubus.amqp.wire.loops import passthrough_end, passthrough_end_in_python
+from emubus.amqp.wire.loops import (
+    NO_TOKEN,
+    passthrough_end,
+    passthrough_end_in_python,
+    without_tokens,
+    without_tokens_in_python,
+)
 from emubus.broker.api import Outcome, Receiver, RunDone
-from emubus.codec.types import Uint
+from emubus.codec.decode import decode
+from emubus.codec.encode import encode_described, encode_list
+from emubus.codec.frames import AMQP_HEADER
+from emubus.codec.types import Described, Uint, Ulong
 
 from .asking import sections
 from .test_over_the_broker import Together, both, message
@@ -262,3 +271,54 @@ def test_a_flow_that_only_gives_credit_needs_nothing_but_proton(fields: list[Any
         for passthrough in (passthrough_end, passthrough_end_in_python):
             found = passthrough(sent, 0, 1 << 16, set(), {b"\0\0\x52\x05"}, 9)
             assert found == ((end, 1) if passes and end else (0, 0))
+
+
+# ---- deliveries without tokens
+
+
+def transfer_of(tag: bytes, number: int, payload: bytes, *, is_long: bool) -> bytes:
+    """A transfer as Proton writes it, with its list in the short or the long form."""
+    fields = [Uint(number % 300), Uint(number), tag, Uint(0), True]
+    items = encode_list(fields)
+    if is_long:
+        items = b"\xd0" + (items[1] + 3).to_bytes(4, "big") + items[2].to_bytes(4, "big") + items[3:]
+    body = encode_described(Ulong(TRANSFER), items) + payload
+    return (8 + len(body)).to_bytes(4, "big") + b"\x02\x00\x00\x01" + body
+
+
+TAGS = st.sampled_from([NO_TOKEN, b"\x00" * 16, b"\x00" * 4, b"\xa0\x03\x00\x00\x00" * 3])
+PAYLOADS = st.sampled_from([b"", b"x", b"\xa0\x03\x00\x00\x00", frame(0, TRANSFER, [Uint(0), Uint(0), NO_TOKEN])])
+OTHERS = st.sampled_from([frame(0, FLOW, [Uint(0)]), b"\x00\x00\x00\x08\x02\x00\x00\x00"])
+FRAMES = st.one_of(
+    OTHERS,
+    st.builds(
+        lambda tag, number, payload, is_long: transfer_of(tag, number, payload, is_long=is_long),
+        TAGS,
+        st.integers(0, 0xFFFFFFFF),
+        PAYLOADS,
+        st.booleans(),
+    ),
+)
+
+
+@given(st.lists(FRAMES, max_size=8), st.booleans())
+def test_tags_of_deliveries_without_a_token_are_empty_and_nothing_else_changes(
+    frames: list[bytes], is_first: bool
+) -> None:
+    output = (AMQP_HEADER if is_first else b"") + b"".join(frames)
+    changed = without_tokens(output)
+    assert changed == without_tokens_in_python(output)
+    assert len(changed) == len(output)
+    pos = len(AMQP_HEADER) if is_first else 0
+    for each in frames:
+        now = changed[pos : pos + len(each)]
+        pos += len(each)
+        if len(each) == 8:
+            assert now == each
+            continue
+        (before, payload_at), (after, _) = decode(each, 8), decode(now, 8)
+        assert isinstance(before, Described)
+        assert isinstance(after, Described)
+        assert isinstance(before.value, list)
+        wanted = [b"" if value == NO_TOKEN else value for value in before.value]
+        assert (after.value, now[:8], now[payload_at:]) == (wanted, each[:8], each[payload_at:])
