@@ -157,10 +157,16 @@ def _is_cbs(request: AttachRequest) -> bool:
 
 
 def _make_cbs_link(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
+    """A link of `$cbs`, of which a connection has one pair: Go's recovery relies on it (its internal test
+    TestAMQPLinksCBSLinkStillOpen). A second receiver is taken: what the service says to it is not known [wire 2.1]."""
     context = factory.context
-    return _make_node_link(
-        factory, pointer, request, CBS_ADDRESS, lambda: cbs_answer(partial(_put_token, context), context.tracker)
-    )
+
+    def make_answer() -> Answer:
+        return cbs_answer(partial(_put_token, context), context.tracker)
+
+    if request.sends and factory.node(CBS_ADDRESS, make_answer).requester_count:
+        raise BrokerError(Condition.NOT_ALLOWED, "A connection has one sender to '$cbs': close the first one.")
+    return _make_node_link(factory, pointer, request, CBS_ADDRESS, make_answer)
 
 
 def _put_token(context: LinkContext, token: str, audience: str) -> None:

@@ -122,6 +122,8 @@ class Node:
         self._own_answer = answer
         self._answer = answer
         self._replies: list[ReplyLink] = []
+        self.requester_count = 0
+        """How many links for requests there are."""
 
     def wrap(self, around: Callable[[Answer], Answer]) -> None:
         """Put something between the node and what answers (`faults`)."""
@@ -133,6 +135,7 @@ class Node:
 
     def add_requester(self, pointer: Pointer) -> RequestLink:
         """A link for requests."""
+        self.requester_count += 1
         return RequestLink(self._context, pointer, self)
 
     def add_replier(
@@ -198,6 +201,11 @@ class RequestLink(IncomingDeliveries):
         """A request within a transaction: whether its operation can be, the node says."""
         del batch
         self.node.received(self._session, data, done, TransactionRef(self.state, transaction))
+
+    def gone(self) -> None:
+        """It asks no more."""
+        super().gone()
+        self.node.requester_count -= 1
 
 
 class ReplyLink(OutgoingDeliveries):

@@ -338,7 +338,9 @@ class DotnetPeer:
         elif address.endswith("$management"):
             self._reply(sections(frame.payload))
         else:
-            assert len(frame.get(2)) in ((0, 16) if settled else (16,))  # recorded servers still wrote one without a lock
+            assert len(frame.get(2)) in (
+                (0, 16) if settled else (16,)
+            )  # recorded servers still wrote one without a lock
             check_message(frame.payload, locked=not settled)
 
     def _token_reply(self, found: dict[int, Any]) -> None:

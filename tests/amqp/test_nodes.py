@@ -17,7 +17,7 @@ from emubus.codec.types import Array, Described, Int, Long, Symbol, Timestamp, U
 
 from ..tracking import untracked
 from .fakes import token
-from .wire import DETACH, DISPOSITION, TRANSFER, Frame, Wire, accepted
+from .wire import ATTACH, DETACH, DISPOSITION, END, FLOW, TRANSFER, Frame, Wire, accepted
 
 ID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 TAG = bytes.fromhex("33221100554477668899aabbccddeeff")
@@ -71,6 +71,23 @@ class Asker:
 
 
 # ---- $cbs
+
+
+async def test_a_connection_has_one_sender_to_cbs_at_a_time(wire: Wire) -> None:
+    wire.begin(1)
+    assert [each.code for each in wire.attach_sender("$cbs", 0)] == [ATTACH, FLOW]
+    attach, detach = wire.attach_sender("$cbs", 0, channel=1)
+    assert (attach.get(5), attach.get(6)) == (None, None)
+    condition, text, _ = detach.fields[2].value
+    assert (condition, untracked(text)) == (
+        "amqp:not-allowed",
+        "A connection has one sender to '$cbs': close the first one.",
+    )
+    assert [each.code for each in wire.attach_receiver("$cbs", 1, channel=1)] == [ATTACH]
+    wire.send(0, DETACH, [Uint(0), True])
+    assert [each.code for each in wire.attach_sender("$cbs", 2)] == [DETACH, ATTACH, FLOW]
+    wire.send(0, END, [])
+    assert [each.code for each in wire.attach_sender("$cbs", 3, channel=1)] == [END, ATTACH, FLOW]
 
 
 def sas(key: str, resource: str = "sb%3a%2f%2fhost%2fq", expiry: str = "9999999999") -> str:
