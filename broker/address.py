@@ -76,10 +76,24 @@ def _parse(text: str) -> Address:
     if management:
         parts.pop()
     lowered = tuple(part.lower() for part in parts)
+    if _repeats_subscription(lowered):
+        parts, lowered = parts[:-2], lowered[:-2]
     for suffix, sub_queue in _SUFFIXES:
         if len(parts) > len(suffix) and lowered[-len(suffix) :] == suffix:
             return Address("/".join(parts[: -len(suffix)]), sub_queue, management)
     return Address("/".join(parts), SubQueue.ACTIVE, management)
+
+
+def _repeats_subscription(parts: tuple[str, ...]) -> bool:
+    """Whether lower-case parts end like `t/subscriptions/s/$deadletterqueue/subscriptions/s`.
+
+    JavaScript's SDK 1.x makes such a path: its dead-letter path of a subscription serves as the topic of a subscription
+    client (createSubscriptionClient with TopicClient.getDeadLetterTopicPath in its tests).
+    """
+    if parts[-3:-1] != ("$deadletterqueue", "subscriptions"):
+        return False
+    above = parts[:-4] if parts[-4:-3] == ("$transfer",) else parts[:-3]
+    return len(above) > 2 and above[-2:] == ("subscriptions", parts[-1])
 
 
 _parse_once = lru_cache(ADDRESSES_KEPT_MAX)(_parse)
