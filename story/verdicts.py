@@ -96,7 +96,7 @@ def _of_correlation(filter_: CorrelationFilter, context: MessageContext) -> str:
         if text is not None:
             wanted[f"sys.{name}"] = text, context.system(name)
     for name, value in filter_.properties.items():
-        wanted[name] = value, context.named().get(name)
+        wanted[name] = value, context.folded().get(name.lower())
     reasons: list[str] = []
     for name, (value, found) in wanted.items():
         if compare(operator.eq, found, from_description(value)) is not True:

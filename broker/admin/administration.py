@@ -183,8 +183,8 @@ class Administration:
         self._set_rules(entity, description, left)
 
     def rules(self, path: str) -> tuple[RuleDescription, ...]:
-        """Return the rules of a subscription in the order of their creation."""
-        return self._subscription(path)[1].rules
+        """Return the rules of a subscription by name, as the service lists them [wire 7.4]."""
+        return tuple(sorted(self._subscription(path)[1].rules, key=lambda rule: entity_key(rule.name)))
 
     def _subscription(self, path: str) -> tuple[Entity, SubscriptionDescription]:
         entity = self._namespace.entity(path)

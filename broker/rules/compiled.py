@@ -20,7 +20,6 @@ class Space(Enum):
     """The ways to look up a property."""
 
     SYSTEM = auto()  # by canonical name
-    NAMED = auto()  # application property by exact name
     FOLDED = auto()  # application property by lower-case name
 
 

@@ -83,20 +83,20 @@ class MessageContext:
         return self._raw
 
     def named(self) -> Mapping[str, Value]:
-        """Return the application properties by exact name, for correlation filters."""
+        """Return the application properties by exact name, for selectors."""
         if self._named is None:
             raw = self.raw().items()
             self._named = {name: value if type(value) is str else normalise(value) for name, value in raw}
         return self._named
 
     def folded(self) -> Mapping[str, Value]:
-        """Return the application properties by lower-case name, for SQL; the first of equal names wins."""
+        """Return the application properties by lower-case name, for filters; the first of equal names wins."""
         if self._folded is None:
-            named = self.named()
-            folded = {name.lower(): value for name, value in named.items()}
-            if len(folded) < len(named):
+            raw = self.raw()
+            folded = {name.lower(): value if type(value) is str else normalise(value) for name, value in raw.items()}
+            if len(folded) < len(raw):
                 folded = {}
-                for name, value in named.items():
+                for name, value in self.named().items():
                     folded.setdefault(name.lower(), value)
             self._folded = folded
         return self._folded

@@ -1,7 +1,8 @@
 """Correlation filters: every given property must have the given value [wire 10.9].
 
-Knows the system properties of the filter's fields. Comparison is case-sensitive and by kind: the string "2" differs
-from the number 2; numbers of all widths compare by value. Names of application properties are exact. Pure.
+Knows the system properties of the filter's fields. Text is compared with case, and values by kind: the string "2"
+differs from the number 2; numbers of all widths compare by value. Names of application properties have no case, as in
+SQL. Pure.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def compile_correlation(description: CorrelationFilter) -> CompiledFilter:
         except ValueError as error:
             raise FilterError(f"correlation filter: property {name!r:.80}: {error}") from None
         if value is not None:
-            parts.append((Space.NAMED, name, value, partial(_read_named, name)))
+            key = name.lower()
+            parts.append((Space.FOLDED, key, value, partial(_read_user, key)))
     if not parts:
         return ALWAYS
     conditions: tuple[Test, ...] = tuple(_equals(value, read) for _, _, value, read in parts)
@@ -59,7 +61,7 @@ def compile_correlation(description: CorrelationFilter) -> CompiledFilter:
             for position, (space, name, value, _) in enumerate(parts)
         ),
         system_names=frozenset(name for space, name, _, _ in parts if space is Space.SYSTEM),
-        reads_user=any(space is Space.NAMED for space, _, _, _ in parts),
+        reads_user=any(space is Space.FOLDED for space, _, _, _ in parts),
     )
 
 
@@ -67,8 +69,8 @@ def _read_system(name: str, context: MessageContext) -> Value:
     return context.system(name)
 
 
-def _read_named(name: str, context: MessageContext) -> Value:
-    return context.named().get(name)
+def _read_user(key: str, context: MessageContext) -> Value:
+    return context.folded().get(key)
 
 
 def _equals(expected: Value, read: _Read) -> Test:

@@ -306,11 +306,7 @@ class RuleIndex:
             context.raw()
         for name, by_key in self._slots[Space.SYSTEM].items():
             found.append(by_key.get(equality_key(values[name])))
-        named, folded = self._slots[Space.NAMED], self._slots[Space.FOLDED]
-        if named:
-            for name, value in context.named().items():
-                if name in named:
-                    found.append(named[name].get(equality_key(value)))
+        folded = self._slots[Space.FOLDED]
         if folded:
             for name, value in context.folded().items():
                 if name in folded:

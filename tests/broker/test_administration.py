@@ -283,6 +283,19 @@ async def test_a_rule_tells_when_it_was_created_and_keeps_that(clock: Clock, tmp
     ]
 
 
+async def test_rules_are_listed_by_name_without_case(clock: Clock) -> None:
+    broker = open_broker(clock=clock)
+    administration = broker.administration
+    administration.create(TOPIC)
+    administration.create(SubscriptionDescription("t", "s"))
+    for name in ("b", "C", "_z", "a10", "A2", "0"):
+        administration.add_rule("t/Subscriptions/s", RuleDescription(name))
+    listed = [rule.name for rule in administration.rules("t/Subscriptions/s")]
+    assert listed == ["$Default", "0", "_z", "a10", "A2", "b", "C"]
+    administration.replace_rule("t/Subscriptions/s", RuleDescription("a2", SqlFilter("a = 1")))
+    assert [rule.name for rule in administration.rules("t/Subscriptions/s")] == listed
+
+
 async def test_the_rules_of_the_configuration_are_as_old_as_their_first_start(clock: Clock, tmp_path: Path) -> None:
     topology = Topology(topics=(TOPIC,), subscriptions=(SubscriptionDescription("t", "s"),))
     for _ in range(2):

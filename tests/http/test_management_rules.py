@@ -162,16 +162,16 @@ async def test_the_rule_of_a_new_subscription_may_be_given(http: Raw) -> None:
     assert (await http.get("/t/subscriptions/given/rules")).titles == ["None"]
 
 
-async def test_an_updated_rule_keeps_its_place_and_name(http: Raw) -> None:
+async def test_an_updated_rule_keeps_its_name_and_rules_are_listed_by_name(http: Raw) -> None:
     for name in ("B", "a"):
         await http.put(f"{SUBSCRIPTION}/rules/{name}", "<RuleDescription/>")
     changed = await http.put(
         f"{SUBSCRIPTION}/rules/b", '<RuleDescription><Filter i:type="FalseFilter"/></RuleDescription>', update=True
     )
     assert (changed.status, changed.elements["Name"]) == (200, "B")
-    assert (await http.get(f"{SUBSCRIPTION}/rules/")).titles == ["$Default", "B", "a"]
+    assert (await http.get(f"{SUBSCRIPTION}/rules/")).titles == ["$Default", "a", "B"]
     page = await http.get(f"{SUBSCRIPTION}/rules?$skip=1&$top=1")
-    assert (page.titles, page.links[1][0]) == (["B"], "next")
+    assert (page.titles, page.links[1][0]) == (["a"], "next")
 
 
 async def test_filters_are_counted_by_kind(http: Raw) -> None:

@@ -256,7 +256,7 @@ class Management:
         return web.Response(status=200)
 
     def list_rules(self, call: ManagementCall) -> web.Response:
-        """A page of a subscription's rules, in the order in which they were added."""
+        """A page of a subscription's rules, by name."""
         self._subscription(call.target)
         rules = self._administration.rules(call.target.subscription_path)
         skip, top = call.page()

@@ -79,8 +79,17 @@ def test_a_property_is_compared_with_its_kind(expected: Any, value: object, outc
     assert matches(CorrelationFilter(properties={"p": expected}), {"p": value}) is outcome
 
 
-def test_names_of_properties_are_exact() -> None:
-    assert matches(CorrelationFilter(properties={"Colour": "red"}), {"colour": "red"}) is False
+@pytest.mark.parametrize(("asked", "sent"), [("Color", "color"), ("color", "COLOR"), ("Größe", "GRÖSSE"), ("ÅR", "år")])
+def test_names_of_properties_have_no_case(asked: str, sent: str) -> None:
+    outcome = asked.lower() == sent.lower()  # as in SQL: ß is no SS
+    assert matches(CorrelationFilter(properties={asked: "red"}), {sent: "red"}) is outcome
+    assert matches(CorrelationFilter(properties={asked: "red"}), {sent: "RED"}) is False
+
+
+def test_of_properties_that_differ_in_case_only_the_first_counts() -> None:
+    assert matches(CorrelationFilter(properties={"colour": "red"}), {"Colour": "red", "colour": "blue"}) is True
+    assert matches(CorrelationFilter(properties={"colour": "blue"}), {"Colour": "red", "colour": "blue"}) is False
+    assert matches(CorrelationFilter(properties={"Colour": "red", "colour": "red"}), {"COLOUR": "red"}) is True
 
 
 def test_what_is_none_is_not_compared() -> None:
