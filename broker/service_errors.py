@@ -108,6 +108,14 @@ def session_not_supported() -> BrokerError:
     )
 
 
+def invalid_filter(link: str) -> BrokerError:
+    """A receiver asks for a filter that the namespace does not have. .NET matches the text."""
+    return BrokerError(
+        Condition.NOT_ALLOWED,
+        f"The link '{link}' contains invalid filter type. System only support Jms or Apache selector filter type.",
+    )
+
+
 def renew_in_session() -> BrokerError:
     """A session renews its message locks itself."""
     return BrokerError(

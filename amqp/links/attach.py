@@ -19,7 +19,7 @@ from ...broker.api import Entity, ReceiveMode
 from ...broker.errors import BrokerError, Condition
 from ...broker.keys import Right
 from ...codec.encode import encode_map
-from ...codec.types import Symbol
+from ...codec.types import Described, Long, Symbol
 from ..jms.destinations import TemporaryDestinationLink, make_missing, make_temporary
 from ..jms.selectors import Selector, not_supported, selector_filter, selector_of
 from ..jms.subscriptions import is_unsubscription, plain_subscription, topic_consumer, topic_of, unsubscribe
@@ -35,6 +35,8 @@ from .message_sessions import SESSION_FILTER, MessageSessionLink
 from .outgoing import OutgoingLink
 
 DESTINATION_PROPERTY: Final = "com.microsoft:transfer-destination-address"
+BATCH_BYTES_PROPERTY: Final = "com.microsoft:max-message-batch-size"
+NO_LOCAL_DESCRIPTORS: Final = frozenset((0x0000468C00000003, "apache.org:no-local-filter:list"))
 
 
 class LinkFactory:
@@ -132,6 +134,30 @@ def _needs_management(request: AttachRequest) -> tuple[Need, ...]:
 
 
 # ---- what is not supported
+
+
+def _wants_unknown_filter(request: AttachRequest) -> bool:
+    """Whether a receiver asks for a filter that is none of those that clients are known to send [wire 5.2].
+
+    The filter of JMS that leaves out a consumer's own messages is left out of the answer instead: it is not in force.
+    """
+    if request.sends:
+        return False
+    known = selector_filter(request)
+    return any(
+        not (key == SESSION_FILTER or key in known or value is None or _descriptor_of(value) in NO_LOCAL_DESCRIPTORS)
+        for key, value in request.filter.items()
+    )
+
+
+def _descriptor_of(value: object) -> object:
+    return value.descriptor if isinstance(value, Described) else None
+
+
+def _refuse_filter(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
+    del pointer
+    factory.context.broker.find(request.address)  # a missing entity is named first
+    raise service_errors.invalid_filter(request.name)
 
 
 def _make_temporary_destination(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
@@ -250,11 +276,12 @@ def _destination(request: AttachRequest) -> str | None:
 
 
 def _make_sender_link(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
-    context, destination, properties = factory.context, _destination(request), {}
+    context, destination = factory.context, _destination(request)
+    properties: dict[str, object] = {Symbol(BATCH_BYTES_PROPERTY): Long(context.broker.limits.batch_bytes_max)}
     make_missing(context, request)
     if destination is not None:
         context.broker.open_sender(destination, detached=lambda _: None).close()
-        properties = {Symbol(DESTINATION_PROPERTY): request.properties[DESTINATION_PROPERTY]}
+        properties[Symbol(DESTINATION_PROPERTY)] = request.properties[DESTINATION_PROPERTY]
     sender = context.broker.open_sender(
         request.address, detached=partial(context.detach, pointer), client=context.client_name
     )
@@ -364,6 +391,7 @@ LINK_KINDS: Final[tuple[LinkKind, ...]] = (
     LinkKind("unsubscription", is_unsubscription, _needs_nothing, _make_unsubscribing_link),
     LinkKind("cbs", _is_cbs, _needs_nothing, _make_cbs_link),
     LinkKind("management", _is_management, _needs_management, _make_management_link),
+    LinkKind("unknown filter", _wants_unknown_filter, _needs_listen, _refuse_filter),
     LinkKind("selector in a message session", _wants_selector_in_session, _needs_listen, _refuse_selector),
     LinkKind("message session", _wants_message_session, _needs_listen, _make_message_session_link),
     LinkKind("sender", lambda request: request.sends, _needs_send, _make_sender_link),

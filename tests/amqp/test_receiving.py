@@ -11,7 +11,7 @@ from emubus.broker.api import Delivery, ReceiveMode, Release
 from emubus.broker.errors import BrokerError, Condition
 from emubus.codec.types import Described, Symbol, Ubyte, Uint, Ulong
 
-from ..tracking import taken_apart
+from ..tracking import taken_apart, untracked
 from .fakes import FakeConsumer, token
 from .wire import ATTACH, BEGIN, DETACH, END, FLOW, TARGET, TRANSFER, Frame, Wire, accepted, frame
 
@@ -25,13 +25,10 @@ def consumer(wire: Wire) -> FakeConsumer:
 
 
 async def test_the_attach_is_answered_with_all_that_the_client_said(wire: Wire) -> None:
-    (attach,) = wire.attach_receiver(
-        "amqps://h:1/q", name="r", snd=Ubyte(0), rcv=Ubyte(1), filter={Symbol("f"): "text"}, size=Ulong(12345)
-    )
+    (attach,) = wire.attach_receiver("amqps://h:1/q", name="r", snd=Ubyte(0), rcv=Ubyte(1), size=Ulong(12345))
     name, handle, role, snd, rcv, source, target, _, _, count, size, _, _, properties = attach.fields
     assert (name, handle, role, snd, rcv, count, size) == ("r", 0, False, 0, 1, 0, 12345)
     assert source.value[0] == "amqps://h:1/q"
-    assert source.value[7:8] in ([], [None])  # a filter that we don't know is not in force
     assert target.value[0] == "client"
     assert properties == {}
 
@@ -380,10 +377,34 @@ async def test_a_session_that_ends_can_begin_again_on_its_channel(wire: Wire) ->
         assert wire.begin(0).code == BEGIN
 
 
-async def test_a_filter_that_we_don_t_know_is_not_in_force_and_not_echoed(wire: Wire) -> None:
-    unknown = {Symbol("no-local"): Described(Ulong(0x468C00000003), "NoLocalFilter{}"), Symbol("f"): 5}
-    (attach,) = wire.attach_receiver(filter=unknown)
+async def test_the_filter_of_a_consumer_s_own_messages_is_not_in_force_and_not_echoed(wire: Wire) -> None:
+    own = {Symbol("no-local"): Described(Ulong(0x468C00000003), "NoLocalFilter{}"), Symbol("nothing"): None}
+    (attach,) = wire.attach_receiver(filter=own)
     assert attach.fields[5].value[7:8] in ([], [None])
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        {Symbol("f"): 5},
+        {Symbol("any"): Described(Symbol("com.microsoft:message-receipts-filter:list"), [])},
+        {Symbol("com.microsoft:non-exclusive-session-filter"): Described(Ulong(0x137000000E), ["s", None])},
+        {Symbol("com.microsoft:session-filter"): "s", Symbol("f"): 5},
+        {Symbol("jms-selector"): Described(Ulong(0x468C00000004), "a = 1"), Symbol("f"): 5},
+    ],
+    ids=["plain", "described", "non-exclusive", "in a session", "beside a selector"],
+)
+async def test_a_receiver_with_a_filter_that_we_don_t_know_is_refused(wire: Wire, unknown: dict[str, object]) -> None:
+    attach, detach = wire.attach_receiver(filter=unknown, name="my link")
+    assert (attach.code, attach.get(5), detach.code, detach.get(1)) == (ATTACH, None, DETACH, True)
+    condition, text, _ = detach.get(2).value
+    assert (condition, untracked(text)) == (
+        "amqp:not-allowed",
+        "The link 'my link' contains invalid filter type. System only support Jms or Apache selector filter type.",
+    )
+    assert wire.broker.waits == []
+    _, detach = wire.attach_receiver("missing", 1, filter=unknown)
+    assert detach.get(2).value[0] == "amqp:not-found"
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,10 @@ from emubus.amqp.wire.incoming_deliveries import KEEPING_BYTES, MEMBER_BYTES
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.ledger import LOOK_MS, PATIENCE_LOOKS, Caps, Ledger
+from emubus.broker.model.profiles import MIB, Profile, limits_for
 from emubus.codec.encode import encode
 from emubus.codec.frames import EMPTY_FRAME
-from emubus.codec.types import Ubyte, Uint, Ulong
+from emubus.codec.types import Long, Ubyte, Uint, Ulong
 
 from ..tracking import taken_apart, untracked
 from .wire import (
@@ -46,9 +47,20 @@ async def test_the_attach_is_answered_with_all_that_the_client_said_and_then_wit
     assert target.descriptor == TARGET
     assert target.value[0] == "amqps://h:1/Q"
     assert (size, type(size)) == (256 * 1024, Ulong)
-    assert properties == {}
+    assert properties == {"com.microsoft:max-message-batch-size": 256 * 1024}
+    assert type(properties["com.microsoft:max-message-batch-size"]) is Long
     next_incoming, _, next_outgoing, _, flow_handle, count, credit = flow.fields[:7]
     assert (next_incoming, next_outgoing, flow_handle, count, credit) == (0, 0, 0, 0, 1000)
+
+
+@pytest.mark.parametrize(("profile", "bytes_max"), [(Profile.PREMIUM, MIB), (Profile.RELAXED, 100 * MIB)])
+async def test_the_answer_states_the_largest_batch_whatever_a_message_of_the_entity_may_have(
+    wire: Wire, profile: Profile, bytes_max: int
+) -> None:
+    wire.broker.limits = limits_for(profile)
+    wire.broker.q.message_bytes_max = 50 * MIB
+    attach, _ = wire.attach_sender()
+    assert (attach.get(10), attach.get(13)) == (50 * MIB, {"com.microsoft:max-message-batch-size": bytes_max})
 
 
 async def test_a_message_reaches_the_broker_as_it_came_and_is_accepted(wire: Wire) -> None:

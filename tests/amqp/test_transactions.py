@@ -363,7 +363,7 @@ def attach_through(wire: Wire, destination: object = "other") -> list[Frame]:
 async def test_a_destination_is_echoed_and_messages_go_on_to_it(two_queues: Wire) -> None:
     wire = two_queues
     attach, _ = attach_through(wire)
-    assert attach.fields[13] == {DESTINATION: "other"}
+    assert attach.fields[13][DESTINATION] == "other"
     coordinate(wire)
     declare(wire)
     wire.write(wire.transfer(b"alone") + wire.transfer(b"together", state=within(), format=BATCH))

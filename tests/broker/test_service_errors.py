@@ -192,6 +192,12 @@ TEXTS: list[tuple[Callable[[], BrokerError], str, str, str]] = [
         "azure-sdk-for-python 738",
     ),
     (
+        lambda: say.invalid_filter("name"),
+        "amqp:not-allowed",
+        "The link 'name' contains invalid filter type. System only support Jms or Apache selector filter type.",
+        "Azure.Messaging.ServiceBus 7.21, AmqpReceiverTests: OpenReceiverLinkThrowsNotSupported…",
+    ),
+    (
         say.session_receiver_required,
         "amqp:not-allowed",
         "It is not possible for an entity that requires sessions to create a non-sessionful message receiver.",
