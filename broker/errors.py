@@ -65,6 +65,10 @@ class KeysDifferError(BrokerError):
     """
 
 
+class WrongCharactersError(BrokerError):
+    """A name holds a character that no name may hold. The management API says so with the request's own address."""
+
+
 class UnknownOutcomeError(BrokerError):
     """The commit was not confirmed: all of the work is stored, or none of it (R3)."""
 

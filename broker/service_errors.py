@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .errors import BrokerError, Condition, KeysDifferError, UnknownOutcomeError
+from .errors import BrokerError, Condition, KeysDifferError, UnknownOutcomeError, WrongCharactersError
 
 HOST_SUFFIX = ".servicebus.windows.net"
 SUBSCRIPTIONS = "/subscriptions/"
@@ -71,6 +71,59 @@ def fixed_at_creation(name: str, kind: str) -> BrokerError:
         return BrokerError(Condition.NOT_ALLOWED, f"Partitioning cannot be changed for {kind.title()}. ")
     return BrokerError(
         Condition.NOT_ALLOWED, f"The value for the {name} property of an existing {kind.title()} cannot be changed."
+    )
+
+
+def wrong_characters(address: str) -> WrongCharactersError:
+    """A part of a name holds a character that is not allowed; `address` as in the request."""
+    return WrongCharactersError(
+        Condition.ARGUMENT_OUT_OF_RANGE,
+        f"'{address}' contains character(s) that is not allowed by Service Bus. Entity segments can contain only "
+        f"letters, numbers, periods (.), hyphens (-), and underscores (_). {RESOURCES}",
+    )
+
+
+def lock_too_long(minutes_max: int, span: str) -> BrokerError:
+    """A LockDuration above the maximum; `span` as .NET writes it."""
+    return BrokerError(
+        Condition.ARGUMENT_OUT_OF_RANGE,
+        f"The supplied lock time exceeds the allowed maximum of '{minutes_max}' minutes.\n"
+        f"Parameter name: LockDuration\nActual value was {span}. {RESOURCES}",
+    )
+
+
+def size_not_listed(size_mb: int, choices: Sequence[int]) -> BrokerError:
+    """MaxSizeInMegabytes is none of the sizes of the tier."""
+    return BrokerError(
+        Condition.ARGUMENT_OUT_OF_RANGE,
+        f"The specified value {size_mb} is invalid. The property 'MaxSizeInMegabytes', must be one of the following "
+        f"values: {';'.join(map(str, choices))}. {RESOURCES}",
+    )
+
+
+def message_size_fixed(kilobytes: float, kilobytes_max: int) -> BrokerError:
+    """MaxMessageSizeInKilobytes can't be chosen. The service says no more than the first two words."""
+    return BrokerError(
+        Condition.ARGUMENT_OUT_OF_RANGE,
+        f"Bad Request. MaxMessageSizeInKilobytes is {kilobytes:g}; allowed is {kilobytes_max} (fixed). {RESOURCES}",
+    )
+
+
+def message_size_out_of_range(kilobytes_min: int, kilobytes_max: int) -> BrokerError:
+    """MaxMessageSizeInKilobytes is not within the tier's range."""
+    return BrokerError(
+        Condition.ARGUMENT_OUT_OF_RANGE,
+        f"The property value for 'MaxMessageSizeInKilobytes' must be between {kilobytes_min} and {kilobytes_max}. "
+        f"{RESOURCES}",
+    )
+
+
+def express_with_duplicates() -> BrokerError:
+    """EnableExpress together with duplicate detection."""
+    return BrokerError(
+        Condition.ARGUMENT_ERROR,
+        "Both DelayedPersistence property and RequiresDuplicateDetection property cannot be enabled together. "
+        f"{RESOURCES}",
     )
 
 

@@ -7,7 +7,7 @@ from ..entities.entity import Entity
 from ..entities.namespace import Namespace
 from ..entities.topic import count_filters
 from ..errors import BrokerError, Condition
-from ..model.catalog import Description
+from ..model.catalog import Description, path_of
 from ..model.descriptions import (
     CorrelationFilter,
     QueueDescription,
@@ -29,7 +29,7 @@ class Checks:
     def description(self, description: Description, *, is_new: bool = True) -> None:
         """Raise BrokerError if the profile forbids the description, its topic is missing or a rule is invalid."""
         for violation in self._violations(description, is_new):
-            raise BrokerError(Condition.ARGUMENT_OUT_OF_RANGE, str(violation))
+            raise self._refusal(violation, path_of(description))
         if isinstance(description, SubscriptionDescription):
             topic = self._namespace.entity(description.topic_name)
             if topic is None or not isinstance(topic.description, TopicDescription):
@@ -53,13 +53,18 @@ class Checks:
                     raise
                 raise service_errors.forward_target_missing(name, str(target)) from error
 
+    def _refusal(self, violation: Violation, path: str) -> BrokerError:
+        if violation.is_character:
+            return service_errors.wrong_characters(service_errors.address_of(self._namespace.namespace, path))
+        return violation.refusal or BrokerError(Condition.ARGUMENT_OUT_OF_RANGE, str(violation))
+
     def _violations(self, description: Description, is_new: bool) -> list[Violation]:
         limits = self._namespace.limits
         if isinstance(description, QueueDescription):
             return queue_violations(description, limits, is_new=is_new)
         if isinstance(description, TopicDescription):
             return topic_violations(description, limits, is_new=is_new)
-        return subscription_violations(description, limits)
+        return subscription_violations(description, limits, is_new=is_new)
 
     def quotas(self, description: Description) -> None:
         """Raise BrokerError for an entity above the quotas of the namespace or topic (P5)."""

@@ -60,3 +60,11 @@ def format_duration(ms: int | None) -> str:
     clock += f"{seconds}{fraction}S" if seconds or fraction else ""
     date = f"{days}D" if days else ""
     return f"P{date}T{clock}" if clock else f"P{date or 'T0S'}"
+
+
+def format_span(ms: int) -> str:
+    """Return milliseconds as .NET writes a TimeSpan, e.g. `00:10:00`, `1.00:00:00.0010000`."""
+    seconds, rest_ms = divmod(ms, 1_000)
+    days, of_day = divmod(seconds, 86_400)
+    clock = f"{of_day // 3600:02}:{of_day // 60 % 60:02}:{of_day % 60:02}"
+    return f"{f'{days}.' if days else ''}{clock}{f'.{rest_ms:03}0000' if rest_ms else ''}"

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from .. import service_errors
 from ..address import strip_authority
+from ..errors import BrokerError
 from ..keys import Right
 from .descriptions import (
     AuthorizationRule,
@@ -28,17 +30,23 @@ from .descriptions import (
     TypedText,
     entity_key,
 )
-from .durations import format_duration
-from .profiles import KIB, Limits, Partitioning, Profile, Range
+from .durations import format_duration, format_span
+from .profiles import KIB, MINUTE_MS, Limits, Partitioning, Profile, Range
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A forbidden value: the property as Service Bus spells it, its value, and the allowed values."""
+    """A forbidden value: the property as Service Bus spells it, its value, and the allowed values.
+
+    `refusal` is the service's own error for it, where that is known. `is_character`: a name holds a character that it
+    must not hold; the service's text for that names the address of the request.
+    """
 
     property: str
     value: str
     allowed: str
+    refusal: BrokerError | None = field(default=None, compare=False, repr=False)
+    is_character: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.property} is {self.value}; allowed is {self.allowed}"
@@ -47,7 +55,7 @@ class Violation:
 def queue_violations(description: QueueDescription, limits: Limits, *, is_new: bool = True) -> list[Violation]:
     """Return the violations of a queue, in the order of its properties.
 
-    Without `is_new` the queue exists and its partitioning is not checked.
+    Without `is_new` the queue exists, and its name and partitioning are not checked.
     """
     return list(_of_queue(description, limits, is_new))
 
@@ -57,14 +65,24 @@ def topic_violations(description: TopicDescription, limits: Limits, *, is_new: b
     return list(_of_topic(description, limits, is_new))
 
 
-def subscription_violations(description: SubscriptionDescription, limits: Limits) -> list[Violation]:
-    """Return the violations of a subscription without its rules."""
-    return list(_of_subscription(description, limits))
+def subscription_violations(
+    description: SubscriptionDescription, limits: Limits, *, is_new: bool = True
+) -> list[Violation]:
+    """Return the violations of a subscription without its rules; `is_new` as for a queue."""
+    return list(_of_subscription(description, limits, is_new))
 
 
 def rule_violations(description: RuleDescription, limits: Limits) -> list[Violation]:
     """Return the violations of a rule; its SQL is not parsed."""
     return list(_of_rule(description, limits))
+
+
+def is_rule_name(name: str, limits: Limits) -> bool:
+    """Whether the service's gateway takes a name of a rule in an address, as it takes names of subscriptions.
+
+    Over AMQP a rule may have other characters: the SDKs that add rules there refuse only a few.
+    """
+    return limits.profile is Profile.RELAXED or _SUBSCRIPTION_NAME.fullmatch(name) is not None
 
 
 def forwards_to_itself(description: QueueDescription | SubscriptionDescription, path: str) -> list[Violation]:
@@ -80,26 +98,24 @@ def forwards_to_itself(description: QueueDescription | SubscriptionDescription, 
 
 
 def _of_queue(queue: QueueDescription, limits: Limits, is_new: bool) -> Iterator[Violation]:
-    yield from _entity_name(queue.name, limits)
+    if is_new:
+        yield from _entity_name(queue.name, limits)
     yield from _store_violations(queue, limits, is_new)
     yield from _receive_violations(queue, limits)
 
 
 def _of_topic(topic: TopicDescription, limits: Limits, is_new: bool) -> Iterator[Violation]:
-    yield from _entity_name(topic.name, limits)
+    if is_new:
+        yield from _entity_name(topic.name, limits)
     yield from _store_violations(topic, limits, is_new)
     yield from _common_violations(topic, limits)
     if topic.status is EntityStatus.RECEIVE_DISABLED:
         yield Violation("Status", topic.status, "Active, Disabled or SendDisabled for a topic")
 
 
-def _of_subscription(subscription: SubscriptionDescription, limits: Limits) -> Iterator[Violation]:
-    name, suffix = subscription.name, "" if subscription.jms is None else subscription.jms.suffix
-    if len(suffix) > limits.entity_path_length_max or not name.endswith(suffix):
-        yield Violation("Name", repr(name), f"a name that ends with the client id, as in {suffix!r:.80}")
-    yield from _sub_entity_name(name.removesuffix(suffix), limits)
-    if suffix:
-        yield from _sub_entity_name(suffix, replace(limits, sub_entity_name_length_max=len(suffix)))
+def _of_subscription(subscription: SubscriptionDescription, limits: Limits, is_new: bool) -> Iterator[Violation]:
+    if is_new:
+        yield from _subscription_name(subscription, limits)
     if subscription.jms is not None and not limits.jms:
         yield Violation("ClientAffineProperties", "set", "none: JMS needs the profile premium, without partitions")
     yield from _receive_violations(subscription, limits)
@@ -163,10 +179,14 @@ def _store_violations(entity: QueueDescription | TopicDescription, limits: Limit
         yield Violation("EnablePartitioning", "false", "true: the namespace is partitioned")
     choices = limits.max_size_mb_choices
     if choices is not None and entity.max_size_mb not in choices:
-        yield Violation("MaxSizeInMegabytes", str(entity.max_size_mb), _one_of(choices))
+        refusal = service_errors.size_not_listed(entity.max_size_mb, choices)
+        yield Violation("MaxSizeInMegabytes", str(entity.max_size_mb), _one_of(choices), refusal)
     elif entity.max_size_mb not in limits.max_size_mb:
         yield Violation("MaxSizeInMegabytes", str(entity.max_size_mb), _numbers(limits.max_size_mb))
     yield from _message_size(entity, limits)
+    if entity.enable_express and entity.requires_duplicate_detection and limits.profile is not Profile.RELAXED:
+        refusal = service_errors.express_with_duplicates()
+        yield Violation("EnableExpress", "true", "false, as RequiresDuplicateDetection is true", refusal)
     if entity.duplicate_window_ms not in limits.duplicate_window_ms:
         yield _duration("DuplicateDetectionHistoryTimeWindow", entity.duplicate_window_ms, limits.duplicate_window_ms)
     yield from _authorization_violations(entity.authorization_rules, limits)
@@ -198,16 +218,19 @@ def _message_size(entity: QueueDescription | TopicDescription, limits: Limits) -
         allowed = Range(allowed.start, limits.partitioned_message_bytes_max)
     if allowed is None:
         fixed = limits.message_bytes_max // KIB
-        yield Violation("MaxMessageSizeInKilobytes", f"{size_bytes / KIB:g}", f"{fixed} (fixed)")
+        of_service: BrokerError | None = service_errors.message_size_fixed(size_bytes / KIB, fixed)
+        yield Violation("MaxMessageSizeInKilobytes", f"{size_bytes / KIB:g}", f"{fixed} (fixed)", of_service)
     elif size_bytes not in allowed:
         kilobytes = Range(allowed.start // KIB, allowed.stop // KIB if allowed.stop else None)
-        yield Violation("MaxMessageSizeInKilobytes", f"{size_bytes / KIB:g}", _numbers(kilobytes))
+        stop = kilobytes.stop
+        of_service = None if stop is None else service_errors.message_size_out_of_range(kilobytes.start, stop)
+        yield Violation("MaxMessageSizeInKilobytes", f"{size_bytes / KIB:g}", _numbers(kilobytes), of_service)
 
 
 def _receive_violations(entity: QueueDescription | SubscriptionDescription, limits: Limits) -> Iterator[Violation]:
     """Return violations of queues and subscriptions only: locks, delivery counts, forwarding."""
     if entity.lock_duration_ms not in limits.lock_duration_ms:
-        yield _duration("LockDuration", entity.lock_duration_ms, limits.lock_duration_ms)
+        yield _lock_duration(entity.lock_duration_ms, limits.lock_duration_ms)
     if entity.max_delivery_count not in limits.max_delivery_count:
         yield Violation("MaxDeliveryCount", str(entity.max_delivery_count), _numbers(limits.max_delivery_count))
     yield from _common_violations(entity, limits)
@@ -225,17 +248,36 @@ def _common_violations(entity: EntityDescription, limits: Limits) -> Iterator[Vi
         yield from _text("UserMetadata", entity.user_metadata, 0, limits.user_metadata_length_max)
 
 
-# The cloud accepts more than its documentation and Microsoft's emulator: tildes, underscores at the ends.
-# `relaxed` refuses only names that an address cannot contain.
-_ENTITY_NAME = re.compile(r"[A-Za-z0-9_](?:[\w.\-/~]*[A-Za-z0-9_])?", re.ASCII)
+def _subscription_name(subscription: SubscriptionDescription, limits: Limits) -> Iterator[Violation]:
+    name = subscription.name
+    if subscription.jms is None:
+        found = list(_sub_entity_name(name, limits))
+        if not found and limits.profile is not Profile.RELAXED and not _SUBSCRIPTION_NAME.fullmatch(name):
+            found = [Violation("Name", repr(name), "letters, digits and . - _ ~ $", is_character=True)]
+        yield from found
+        return
+    # A subscription of JMS has the text that a program chose, and its client id [jms 4].
+    suffix = subscription.jms.suffix
+    if len(suffix) > limits.entity_path_length_max or not name.endswith(suffix):
+        yield Violation("Name", repr(name), f"a name that ends with the client id, as in {suffix!r:.80}")
+    yield from _sub_entity_name(name.removesuffix(suffix), limits)
+    if suffix:
+        yield from _sub_entity_name(suffix, replace(limits, sub_entity_name_length_max=len(suffix)))
+
+
+# What the service's text of a refusal names (`wrong_characters` in `broker/service_errors.py`) and the tilde, which
+# MassTransit uses; any of them at both ends: MassTransit's queues of faults end with hyphens.
+_ENTITY_NAME = re.compile(r"[\w.\-/~]+", re.ASCII)
 _ENTITY_NAME_MS_EMULATOR = re.compile(r"[A-Za-z0-9](?:[\w.\-/]*[A-Za-z0-9])?", re.ASCII)
+# `relaxed` refuses only names that an address cannot contain.
 _ENTITY_NAME_RELAXED = re.compile(r"[^@?#*\\\x00-\x20\x7f/](?:[^@?#*\\\x00-\x1f\x7f]*[^@?#*\\\x00-\x20\x7f/])?")
+_SUBSCRIPTION_NAME = re.compile(r"[\w.\-~$]+", re.ASCII)  # the dollar of names that the service itself gives
 _SUB_ENTITY_NAME = re.compile(r"[^@?#*\\/\x00-\x1f\x7f]+")
 # HTTP clients take `.` and `..` out of a path before they send it [RFC 3986 5.2.4]: such an entity can't be addressed.
 _RESERVED_SEGMENT = re.compile(r"(?:^|/)(\$[^/]*|subscriptions|\.{0,2})(?=/|$)", re.IGNORECASE)
 _ENTITY_NAMES: Final[Mapping[Profile, tuple[re.Pattern[str], str]]] = {
-    Profile.STANDARD: (_ENTITY_NAME, "letters, digits and . - _ / ~, a letter, digit or _ at both ends"),
-    Profile.PREMIUM: (_ENTITY_NAME, "letters, digits and . - _ / ~, a letter, digit or _ at both ends"),
+    Profile.STANDARD: (_ENTITY_NAME, "letters, digits and . - _ / ~"),
+    Profile.PREMIUM: (_ENTITY_NAME, "letters, digits and . - _ / ~"),
     Profile.MS_EMULATOR: (
         _ENTITY_NAME_MS_EMULATOR,
         "letters, digits and . - _ /, a letter or digit at both ends",
@@ -246,17 +288,28 @@ _ENTITY_NAMES: Final[Mapping[Profile, tuple[re.Pattern[str], str]]] = {
 
 def _entity_name(name: str, limits: Limits) -> Iterator[Violation]:
     pattern, allowed = _ENTITY_NAMES[limits.profile]
-    if len(name) > limits.entity_path_length_max or not pattern.fullmatch(name):
+    if not 1 <= len(name) <= limits.entity_path_length_max:
         yield Violation("Name", repr(name), f"1 to {limits.entity_path_length_max} characters: {allowed}")
     elif _RESERVED_SEGMENT.search(name):
         allowed = "a path without empty segments, '.', '..', 'Subscriptions' and segments that begin with '$'"
         yield Violation("Name", repr(name), allowed)
+    elif not pattern.fullmatch(name):
+        yield Violation("Name", repr(name), allowed, is_character=True)
 
 
 def _sub_entity_name(name: str, limits: Limits) -> Iterator[Violation]:
-    if len(name) > limits.sub_entity_name_length_max or not _SUB_ENTITY_NAME.fullmatch(name) or name in (".", ".."):
-        allowed = f"1 to {limits.sub_entity_name_length_max} characters without @ ? # * / \\ and controls, not . or .."
+    if not 1 <= len(name) <= limits.sub_entity_name_length_max or name in (".", ".."):
+        allowed = f"1 to {limits.sub_entity_name_length_max} characters, not . or .."
         yield Violation("Name", repr(name), allowed)
+    elif not _SUB_ENTITY_NAME.fullmatch(name):
+        yield Violation("Name", repr(name), "characters but @ ? # * / \\ and controls", is_character=True)
+
+
+def _lock_duration(duration_ms: int, allowed: Range) -> Violation:
+    refusal = None
+    if allowed.stop is not None and duration_ms > allowed.stop:
+        refusal = service_errors.lock_too_long(allowed.stop // MINUTE_MS, format_span(duration_ms))
+    return replace(_duration("LockDuration", duration_ms, allowed), refusal=refusal)
 
 
 def _duration(label: str, value_ms: int | None, allowed: Range) -> Violation:

@@ -45,6 +45,7 @@ from emubus.broker.model.profiles import (
 from emubus.broker.model.validation import (
     Violation,
     forwards_to_itself,
+    is_rule_name,
     queue_violations,
     rule_violations,
     subscription_violations,
@@ -202,7 +203,9 @@ def test_a_topic_cannot_be_receive_disabled_nor_a_subscription_send_disabled() -
 # ---------------------------------------------------------------- names
 
 
-@pytest.mark.parametrize("name", ["q", "Q-1", "a/b/c", "under_score", "a.b", "masstransit~temp", "_skipped", "x" * 260])
+@pytest.mark.parametrize(
+    "name", ["q", "Q-1", "a/b/c", "under_score", "a.b", "masstransit~temp", "_skipped", "a-", "-a.", "x" * 260]
+)
 def test_a_name_that_the_cloud_takes_is_allowed(name: str) -> None:
     assert queue_violations(replace(QUEUE, name=name), STANDARD) == []
 
@@ -217,8 +220,8 @@ def test_a_name_that_the_cloud_takes_is_allowed(name: str) -> None:
         "a b",
         "a?b",
         "a@b",
-        "-a",
-        "a-",
+        "a+b",
+        "ü",
         "x" * 261,
         "$management",
         "a/$x/b",
@@ -235,6 +238,47 @@ def test_relaxed_takes_names_with_spaces_and_letters_of_any_script_but_none_that
         assert queue_violations(replace(QUEUE, name=name), RELAXED) == []
     for name in ("a//b", "/a", "a?b", "a/$x", " a", "a\x00b"):
         assert [violation.property for violation in queue_violations(replace(QUEUE, name=name), RELAXED)] == ["Name"]
+
+
+def test_a_subscription_has_the_characters_of_the_service_and_one_that_exists_keeps_its_name() -> None:
+    for name in ("a b", "a+b", "a|b", "ümlaut", "a,b", "a(b)", "a\n"):
+        subscription = SubscriptionDescription("t", name)
+        (violation,) = subscription_violations(subscription, STANDARD)
+        assert (violation.property, violation.is_character) == ("Name", True)
+        assert subscription_violations(subscription, STANDARD, is_new=False) == []
+        assert not is_rule_name(name, STANDARD)
+    for name in ("a b", "a+b", "a|b", "ümlaut"):
+        assert subscription_violations(SubscriptionDescription("t", name), RELAXED) == []
+        assert is_rule_name(name, RELAXED)
+    for name in ("a.b", "a-", "-_", "A~1", "$Default"):
+        assert subscription_violations(SubscriptionDescription("t", name), STANDARD) == []
+        assert is_rule_name(name, STANDARD)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"lock_duration_ms": 300_001}, "Actual value was 00:05:00.0010000"),
+        ({"lock_duration_ms": 3 * DAY_MS}, "Actual value was 3.00:00:00"),
+        ({"max_size_mb": 1500}, "must be one of the following values: 1024;2048;3072;4096;5120"),
+        ({"max_message_bytes": 1024 * 1024}, "Bad Request. MaxMessageSizeInKilobytes is 1024; allowed is 256"),
+        ({"enable_express": True, "requires_duplicate_detection": True}, "Both DelayedPersistence property and"),
+    ],
+)
+def test_what_the_service_has_words_for_is_refused_in_them(change: dict[str, object], words: str) -> None:
+    (violation,) = queue_violations(replace(QUEUE, **change), STANDARD)  # type: ignore[arg-type]
+    assert violation.refusal is not None
+    assert words in violation.refusal.description
+
+
+def test_a_premium_message_size_is_refused_in_the_words_of_the_service() -> None:
+    (violation,) = queue_violations(replace(QUEUE, max_message_bytes=1024), LIMITS[Profile.PREMIUM])
+    assert violation.refusal is not None
+    assert "'MaxMessageSizeInKilobytes' must be between 1024 and 102400" in violation.refusal.description
+
+
+def test_relaxed_takes_express_entities_with_duplicate_detection() -> None:
+    assert queue_violations(replace(QUEUE, enable_express=True, requires_duplicate_detection=True), RELAXED) == []
 
 
 def test_a_subscription_or_rule_name_holds_50_characters_and_no_slash() -> None:

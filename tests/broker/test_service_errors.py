@@ -57,6 +57,47 @@ TEXTS: list[tuple[Callable[[], BrokerError], str, str, str]] = [
         "recorded by azure-sdk-for-python",
     ),
     (
+        lambda: say.wrong_characters("https://ns.servicebus.windows.net/a+b?api-version=2013-10"),
+        "com.microsoft:argument-out-of-range",
+        "'https://ns.servicebus.windows.net/a+b?api-version=2013-10' contains character(s) that is not allowed by "
+        "Service Bus. Entity segments can contain only letters, numbers, periods (.), hyphens (-), and underscores "
+        f"(_). {RESOURCES}",
+        "Nimbus 10, MassTransit 1929, tests of asb-ballerina-connector",
+    ),
+    (
+        lambda: say.lock_too_long(5, "00:10:00"),
+        "com.microsoft:argument-out-of-range",
+        "The supplied lock time exceeds the allowed maximum of '5' minutes.\nParameter name: LockDuration\n"
+        f"Actual value was 00:10:00. {RESOURCES}",
+        "service-bus-resource-manager-exceptions; its second and third line from reports of users",
+    ),
+    (
+        lambda: say.size_not_listed(16384, (1024, 2048, 3072, 4096, 5120)),
+        "com.microsoft:argument-out-of-range",
+        "The specified value 16384 is invalid. The property 'MaxSizeInMegabytes', must be one of the following values: "
+        f"1024;2048;3072;4096;5120. {RESOURCES}",
+        "service-bus-resource-manager-exceptions",
+    ),
+    (
+        lambda: say.message_size_fixed(1024, 256),
+        "com.microsoft:argument-out-of-range",
+        f"Bad Request. MaxMessageSizeInKilobytes is 1024; allowed is 256 (fixed). {RESOURCES}",
+        "first two words: terraform-provider-azurerm 28576, service-bus-resource-manager-exceptions; the rest: own",
+    ),
+    (
+        lambda: say.message_size_out_of_range(1024, 102400),
+        "com.microsoft:argument-out-of-range",
+        f"The property value for 'MaxMessageSizeInKilobytes' must be between 1024 and 102400. {RESOURCES}",
+        "live tests of azure-sdk-for-js (atomManagement)",
+    ),
+    (
+        say.express_with_duplicates,
+        "com.microsoft:argument-error",
+        "Both DelayedPersistence property and RequiresDuplicateDetection property cannot be enabled together. "
+        f"{RESOURCES}",
+        "live tests of azure-sdk-for-python (test_mgmt_queues)",
+    ),
+    (
         say.lock_lost,
         "com.microsoft:message-lock-lost",
         "The lock supplied is invalid. Either the lock expired, or the message has already been removed from the "
@@ -347,7 +388,7 @@ def test_every_text_is_in_the_table_and_is_used() -> None:
         for name, each in vars(say).items()
         if isinstance(each, FunctionType)
         and each.__module__ == say.__name__
-        and inspect.signature(each).return_annotation in ("BrokerError", "UnknownOutcomeError")
+        and inspect.signature(each).return_annotation in ("BrokerError", "UnknownOutcomeError", "WrongCharactersError")
     }
     assert names_in(Path(__file__), "say") == makers
     files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]

@@ -58,10 +58,9 @@ EVERYTHING = (
         status=EntityStatus.SEND_DISABLED,
         user_metadata="text",
         enable_batched_operations=False,
-        enable_express=True,
         authorization_rules=(AuthorizationRule("k", (Right.LISTEN, Right.SEND), "p", "s"),),
     ),
-    TopicDescription("t", support_ordering=False),
+    TopicDescription("t", support_ordering=False, enable_express=True),
     SubscriptionDescription("t", "all", requires_session=True),
     SubscriptionDescription(
         "t",

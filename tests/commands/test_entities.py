@@ -59,7 +59,7 @@ def test_create_update_and_delete(emubus: CommandLine) -> None:
     ("arguments", "code", "error"),
     [
         (("create", "queue", "orders"), 1, "already exists"),
-        (("create", "queue", "new", "--set", "LockDuration=1h"), 1, "PT1H"),
+        (("create", "queue", "new", "--set", "LockDuration=1h"), 1, "01:00:00"),
         (
             ("create", "queue", "new", "--set", "LockDurtion=30s"),
             2,

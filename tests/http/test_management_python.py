@@ -244,7 +244,7 @@ async def test_p04_premium_sizes_are_those_of_the_entity(tmp_path: Path) -> None
 
     async with served(tmp_path, profile="premium", premium_partitions="2") as (_, admin):
         assert await admin(sizes) == [gigabytes * 1024 for gigabytes in allowed]
-        assert "MaxSizeInMegabytes is 6144" in await refusal(
+        assert "The specified value 6144 is invalid. The property 'MaxSizeInMegabytes', must be" in await refusal(
             admin, lambda client: client.create_queue("six", max_size_in_megabytes=6144), 400
         )
 

@@ -94,10 +94,9 @@ DESCRIPTIONS: tuple[Description, ...] = (
         status=EntityStatus.SEND_DISABLED,
         user_metadata='é <&> "\n.',
         enable_batched_operations=False,
-        enable_express=True,
         authorization_rules=(AuthorizationRule("a", (Right.SEND, Right.LISTEN), "k1", "k2"),),
     ),
-    TopicDescription("prices", default_ttl_ms=HOUR_MS, max_size_mb=3072, support_ordering=False),
+    TopicDescription("prices", default_ttl_ms=HOUR_MS, max_size_mb=3072, support_ordering=False, enable_express=True),
     SubscriptionDescription("prices", "all"),
     SubscriptionDescription("prices", "none", rules=()),
     SubscriptionDescription("prices", "some", max_delivery_count=2, requires_session=True, rules=RULES),
@@ -143,7 +142,7 @@ def test_what_is_refused_is_reported_in_the_same_words(broker: Emubus) -> None:
     broker.create_queue("q")
     for wrong, words in (
         (QueueDescription("q"), r"already exists|Conflict\. You're requesting"),
-        (QueueDescription("p", lock_duration_ms=HOUR_MS), r": LockDuration is PT1H; allowed is PT5S to PT5M\.?"),
+        (QueueDescription("p", lock_duration_ms=1), r": LockDuration is PT0.001S; allowed is PT5S to PT5M\.?"),
         (SubscriptionDescription("nowhere", "s"), "nowhere"),
     ):
         with pytest.raises(BrokerError, match=words):

@@ -15,7 +15,7 @@ from aiohttp import hdrs, web
 
 from ...broker.api import Entity
 from ...broker.clock import Clock
-from ...broker.errors import BrokerError, Condition
+from ...broker.errors import BrokerError, Condition, WrongCharactersError
 from ...broker.keys import Right
 from ...broker.model.catalog import Description, Entry, path_of
 from ...broker.model.descriptions import (
@@ -27,6 +27,7 @@ from ...broker.model.descriptions import (
     entity_key,
 )
 from ...broker.model.profiles import Partitioning, Profile
+from ...broker.model.validation import is_rule_name
 from ...broker.service_errors import HOST_SUFFIX
 from ...conditions.strikes import AdminRequest
 from ..authorization import may, may_forward
@@ -40,7 +41,7 @@ from .feeds import ENTRY_TYPE, FEED_TYPE, FeedEntry, entry_markup, feed_markup, 
 from .fields import EntityView, description_markup
 from .markup import CONNECT, INSTANCE, element, instant, ticks
 from .parsing import bad, description_in, excerpt, local_name
-from .refusals import too_large, unauthorized
+from .refusals import too_large, unauthorized, wrong_characters
 from .rules import KIND, rule_markup, rule_of
 
 ERROR_TYPE: Final = "application/xml; charset=utf-8"
@@ -75,6 +76,8 @@ class Management:
         target = resource_of(request.rel_url.raw_path)
         try:
             return await self._answer(request, target)
+        except WrongCharactersError:
+            refusal = wrong_characters(request, target)
         except BrokerError as error:
             refusal = refusal_of(error)
         except HttpRefusal as error:
@@ -236,6 +239,8 @@ class Management:
         node = description_in(call.body)
         if local_name(node) != KIND:
             raise bad(f"The description is a '{excerpt(local_name(node))}'; at a rule's path it must be a {KIND}.")
+        if call.is_create and not is_rule_name(target.rule, self._broker.limits):
+            raise wrong_characters(call.request, target)
         subscription = self._subscription(target)
         rule = rule_of(subscription.description, node, target.rule)
         try:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from string import punctuation
 from typing import Final
+from urllib.parse import quote
 
 from aiohttp import web
 
+from ...broker import service_errors
 from ..errors import HttpRefusal
 from ..limits import XML_BYTES_MAX
 from ..resources import Resource, ResourceKind
@@ -35,6 +38,19 @@ def unauthorized(request: web.Request, target: Resource) -> HttpRefusal:
         return HttpRefusal(401, _ACTIONS[request.method])
     where = f"operation on endpoint 'sb://{request.host}/{target.path}'."
     return HttpRefusal(401, f"401 SubCode=40100: Unauthorized : Unauthorized access for '{operation}' {where}")
+
+
+def wrong_characters(request: web.Request, target: Resource) -> HttpRefusal:
+    """What the service says to a name with a character that it does not take, with the address of the request.
+
+    To names of subscriptions and rules without a sub-code and with the scheme sb: so in the tests of Ballerina's
+    connector (asb-ballerina-connector) and in azure-service-bus-dotnet 151. Signs are decoded there, a blank is not.
+    """
+    is_below = target.kind in (ResourceKind.SUBSCRIPTION, ResourceKind.RULE)
+    path, query = quote(target.path, safe=punctuation), request.rel_url.raw_query_string
+    address = f"{'sb' if is_below else request.scheme}://{request.host}/{path}{f'?{query}' if query else ''}"
+    problem = service_errors.wrong_characters(address).description
+    return HttpRefusal(400, problem if is_below else f"SubCode=40000. {problem}")
 
 
 def too_large() -> HttpRefusal:
