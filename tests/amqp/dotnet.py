@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from emubus.codec.types import Array, Described, Int, Long, Short, Symbol, Timestamp, Uint, Ulong
@@ -43,6 +43,9 @@ CONDITIONS_OF_STATUS: Final[Mapping[int, tuple[str, ...]]] = {
     501: ("amqp:not-implemented",),
 }
 """What the SDKs make of a status and its condition, for the refusals that a conversation may have."""
+
+REFUSED_TOKENS: Final[Mapping[int, str]] = {401: "amqp:unauthorized-access", 404: "amqp:not-found"}
+"""The condition that the library makes of the status of a refused token; one that the reply names is not read."""
 
 RULE, EMPTY_ACTION, SQL_ACTION = 0x13700000004, 0x13700000005, 0x13700000006
 FILTERS: Final = {0x1370000006: 1, 0x1370000007: 0, 0x1370000008: 0, 0x1370000009: 9}
@@ -151,6 +154,7 @@ RESULTS: Final[Mapping[str, Callable[[Any], None]]] = {
     "com.microsoft:cancel-scheduled-message": _nothing,
     "com.microsoft:receive-by-sequence-number": _deferred,
     "com.microsoft:update-disposition": _nothing,
+    "com.microsoft:batch-delete-messages": _typed("message-count", Int),
     "com.microsoft:renew-session-lock": _typed("expiration", Timestamp),
     "com.microsoft:set-session-state": _nothing,
     "com.microsoft:get-session-state": _typed("session-state", bytes, type(None)),
@@ -160,6 +164,22 @@ RESULTS: Final[Mapping[str, Callable[[Any], None]]] = {
     "com.microsoft:enumerate-rules": _rules,
 }
 """What is read in the body of a reply with status 200."""
+
+
+class Channels:
+    """Which AMQP session of the client a channel of the server's stands for: an ended one's number is used again."""
+
+    def __init__(self) -> None:
+        self._client: dict[int, int] = {}
+
+    def of_client(self, frame: Frame) -> Frame:
+        """A frame of the server with the client's channel."""
+        if frame.code == BEGIN:
+            self._client[frame.channel] = frame.get(0)
+        channel = self._client.get(frame.channel, frame.channel)
+        if frame.code == END:
+            del self._client[frame.channel]
+        return replace(frame, channel=channel)
 
 
 @dataclass
@@ -190,6 +210,7 @@ class DotnetPeer:
     _settlements: dict[tuple[int, int], Ended] = field(default_factory=dict)
     _enrolled: dict[tuple[int, int], Ended] = field(default_factory=dict)
     _requests: dict[object, str] = field(default_factory=dict)
+    _channels: Channels = field(default_factory=Channels)
 
     # ---- the client's half
 
@@ -236,6 +257,7 @@ class DotnetPeer:
     def heard(self, frame: Frame) -> None:
         """The server writes a frame."""
         assert not self._closed
+        frame = self._channels.of_client(frame)
         # The library closes the connection on any other frame of an AMQP session that it has ended.
         assert frame.channel not in self._ended or frame.code in (0, OPEN, CLOSE, DETACH, END)
         if self._refused is not None:
@@ -347,9 +369,11 @@ class DotnetPeer:
         assert type(found[0x70][4]) is Uint
         assert self._requests.pop(found[0x73][5]) == "put-token"
         properties = found[0x74]
-        assert type(properties["status-code"]) is Int
-        assert properties["status-code"] in (200, 202)
+        status = properties["status-code"]
+        assert type(status) is Int
         assert isinstance(properties["status-description"], str)
+        if status not in (200, 202):
+            self.refusals.append(REFUSED_TOKENS[status])
 
     def _reply(self, found: dict[int, Any]) -> None:
         assert type(found[0x70][4]) is Uint

@@ -21,7 +21,7 @@ from emubus.codec.decode import decode
 from emubus.codec.encode import encode
 from emubus.codec.types import Array, Described, Uint
 
-from .dotnet import DotnetPeer
+from .dotnet import Channels, DotnetPeer
 from .fakes import FakeBroker
 from .wire import ATTACH, DETACH, DISPOSITION, FLOW, TRANSFER, Frame, Wire, frame, read_frames
 
@@ -118,6 +118,7 @@ class Conversation:
     recorded: list[Frame] = field(default_factory=list)
     answered: list[Frame] = field(default_factory=list)
     rest: dict[bool, bytes] = field(default_factory=lambda: {True: b"", False: b""})
+    _channels: tuple[Channels, Channels] = field(default_factory=lambda: (Channels(), Channels()))
     delivery_ids: dict[tuple[int, int], int] = field(default_factory=dict)
     _learned: Counter[Hashable] = field(default_factory=Counter)
 
@@ -141,8 +142,12 @@ class Conversation:
         frames = self.wire.read()
         for each in frames:
             self.peer.heard(each)
-        self.answered += frames
+        self.answered += map(self._channels[1].of_client, frames)
         return len(frames)
+
+    def record(self, frames: Iterable[Frame]) -> None:
+        """Take what the old server wrote."""
+        self.recorded += map(self._channels[0].of_client, frames)
 
     def pairs(self) -> list[tuple[Frame, Frame]]:
         """Deliveries and declarations of the old server and the new one that are new and stand for each other."""
@@ -188,7 +193,7 @@ class Replay:
             data = conversation.rest[line.of_client] + line.data
             frames, conversation.rest[line.of_client] = raw_frames(data)
             if not line.of_client:
-                conversation.recorded += read_frames(b"".join(frames))[0]
+                conversation.record(read_frames(b"".join(frames))[0])
                 continue
             await self._catch_up()
             for each in frames:
