@@ -14,7 +14,20 @@ from . import can_build, prepare, toolchains
 from .building import ROOT, PrepareError
 from .sdk.jms.prepare import builders as jms_builders
 from .sdk.prepare import ALL_CLIENTS, build_name, builders
-from .toolchains import GO, JAVA, MAVEN, NEEDED, NODE, Toolchain, checked, note_unavailable, table, unavailable
+from .toolchains import (
+    DOTNET,
+    GO,
+    JAVA,
+    MAVEN,
+    NEEDED,
+    NODE,
+    Toolchain,
+    checked,
+    may_be_missing,
+    note_unavailable,
+    table,
+    unavailable,
+)
 from .web.prepare import builders as web_builders
 
 
@@ -25,7 +38,7 @@ def tool(folder: Path, name: str, prints: str) -> None:
     path.chmod(0o755)
 
 
-@pytest.mark.parametrize("toolchain", [JAVA, MAVEN, NODE, GO], ids=lambda each: each.name)
+@pytest.mark.parametrize("toolchain", [JAVA, MAVEN, NODE, GO, DOTNET], ids=lambda each: each.name)
 def test_a_toolchain_that_is_not_installed_is_named_with_its_packages(
     toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +99,29 @@ def test_what_can_not_be_built_is_left_out_or_an_error_in_ci(
     assert unavailable() == {"two": "no registry\nand a page of its log"}
     table_shown = "Not available on this machine, so their tests are not run:\n  two  no registry\n"
     assert capsys.readouterr().out == "one: built\n" + ("" if is_ci else table_shown)
+
+
+def test_what_debian_has_no_package_of_is_left_out_in_ci_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CI", "true")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    monkeypatch.setattr(toolchains, "UNAVAILABLE_FILE", tmp_path / "unavailable.json")
+    monkeypatch.setattr(prepare, "install_missing", lambda: None)
+    for name in ("spark_builders", "jms_builders", "web_builders"):
+        monkeypatch.setattr(prepare, name, dict)
+    monkeypatch.setattr(prepare, "checked", lambda builders: {"dotnet": checked(builders)["dotnet"]})
+    monkeypatch.setattr(prepare, "sdk_builders", lambda: {"dotnet": lambda: True})
+    assert prepare.main([]) == 0
+    missing = "dotnet not found; install the .NET SDK 10 or newer"
+    assert (unavailable(), missing in capsys.readouterr().out) == ({"dotnet": missing}, True)
+    tool(tmp_path, "dotnet", "8.0.100")
+    assert prepare.main([]) == 0
+    assert unavailable() == {"dotnet": "the .NET SDK 10 or newer is needed; found 8.0.100"}
+    tool(tmp_path, "dotnet", "10.0.401")
+    assert (may_be_missing("dotnet"), may_be_missing("go")) == (False, False)
+    assert prepare.main([]) == 0
+    assert unavailable() == {}
 
 
 def test_what_is_available_again_is_no_longer_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

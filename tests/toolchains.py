@@ -2,7 +2,8 @@
 
 `install_missing` installs what is missing where that is possible (root on a Debian machine). Whatever can't be had is
 written down with its reason (`note_unavailable`), its tests are not run, and each run of pytest closes with the table.
-With CI=true nothing may be missing: `python -m tests.prepare` fails then. Uses the standard library only.
+With CI=true nothing that Debian has may be missing: `python -m tests.prepare` fails then. Uses the standard library
+only.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ Reasons = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Toolchain:
-    """Commands that must be there, the oldest version that does, as the first command prints it, and their packages."""
+    """Commands that must be there, the oldest version that does, as the first command prints it, and their packages.
+
+    What Debian has no package for is used where it is, and may be missing in CI, too.
+    """
 
     name: str
     commands: tuple[str, ...]
@@ -51,7 +55,9 @@ class Toolchain:
         """What is wrong with the toolchain as it is installed, in one line; None if nothing is."""
         missing = [command for command in self.commands if shutil.which(command) is None]
         if missing:
-            return f"{' and '.join(missing)} not found; install {self.name} (Debian: {' '.join(self.packages)})"
+            version = "" if self.packages else f" {self.version_min} or newer"
+            packages = f" (Debian: {' '.join(self.packages)})" if self.packages else ""
+            return f"{' and '.join(missing)} not found; install {self.name}{version}{packages}"
         shown = subprocess.run(
             [self.commands[0], self.version_option],
             stdin=subprocess.DEVNULL,
@@ -72,6 +78,7 @@ JAVA: Final = Toolchain("Java", ("java",), "-version", 17, ("openjdk-17-jdk-head
 MAVEN: Final = Toolchain("Java with Maven", ("javac", "mvn"), "-version", 17, ("openjdk-17-jdk-headless", "maven"))
 NODE: Final = Toolchain("Node.js", ("node", "npm"), "--version", 18, ("nodejs", "npm"))
 GO: Final = Toolchain("Go", ("go",), "version", 1, ("golang-go",))
+DOTNET: Final = Toolchain("the .NET SDK", ("dotnet",), "--version", 10, ())
 
 NEEDED: Final[Mapping[str, Toolchain]] = {
     "spark": JAVA,
@@ -83,8 +90,15 @@ NEEDED: Final[Mapping[str, Toolchain]] = {
     "javascript": NODE,
     "node-tools": NODE,
     "go": GO,
+    "dotnet": DOTNET,
 }
 """The toolchain of each build, by the name of the build; `spark` stands for all tests that start Spark."""
+
+
+def may_be_missing(build: str) -> bool:
+    """Whether a build is left out in CI, too: its toolchain is missing, and there is no package of it."""
+    toolchain = NEEDED.get(build)
+    return toolchain is not None and not toolchain.packages and toolchain.problem() is not None
 
 
 def install_missing() -> None:

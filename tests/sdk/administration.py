@@ -6,6 +6,7 @@ what the properties mean. Keeps nothing: the driver's ``reset`` gives back what 
 
 from __future__ import annotations
 
+import base64
 from typing import Any, Literal
 
 from .driver import DriverProcess
@@ -36,6 +37,11 @@ def subscription_ref(topic: str, subscription: str) -> Ref:
 def rule_ref(topic: str, subscription: str, rule: str) -> Ref:
     """What names a rule in a request."""
     return {"topic": topic, "subscription": subscription, "rule": rule}
+
+
+def key_of(letter: bytes) -> str:
+    """A key of 32 bytes, as the service makes them and as .NET's SDK demands."""
+    return base64.b64encode(32 * letter).decode()
 
 
 def last_part(path: str) -> str:

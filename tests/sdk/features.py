@@ -18,9 +18,9 @@ from .prepare import ALL_CLIENTS, CLIENTS, OLDER, PREVIEWS
 Feature = Literal["session_list", "rules", "transactions", "delete_messages", "administration"]
 
 CLIENTS_WITH: dict[Feature, tuple[str, ...]] = {
-    "session_list": ("python-sync", "python-aio", "go"),
-    "rules": ("javascript", "java"),
-    "transactions": ("java",),
+    "session_list": ("python-sync", "python-aio", "go", "dotnet"),
+    "rules": ("javascript", "java", "dotnet"),
+    "transactions": ("java", "dotnet"),
     "delete_messages": ("javascript-beta",),
     "administration": tuple(CLIENTS | PREVIEWS),
 }
@@ -28,7 +28,7 @@ CLIENTS_WITH: dict[Feature, tuple[str, ...]] = {
 # What an SDK makes of the server's answers, where it is not the same in all of them.
 IGNORES_MISSING_MESSAGES = ("java",)  # no error for message-not-found
 REACCEPTS_LOST_SESSIONS = ("go",)  # a lost message session is accepted again behind the application's back
-TAKES_NO_EMPTY_SESSION_ID = ("javascript", "java")
+TAKES_NO_EMPTY_SESSION_ID = ("javascript", "java", "dotnet")
 PEEKS_BEYOND_ITS_SESSION = ("go",)  # peek requests name no message session
 RETRIES_SETTLEMENTS = ("go", "java")  # for long, and Go takes the second try of a refused one for a success
 # The answer to a dead letter that is refused is `rejected`, as that to one that is done: they look no further.
@@ -37,8 +37,13 @@ ACCEPTS_OVER_THE_LOST_CONNECTION = ("go",)  # and fails once: accepting is not t
 SETTLES_NOTHING_OF_A_LOST_CONNECTION = ("go",)  # it waits for the lost connection to take the outcome
 FAILS_WHAT_MEETS_A_LOSS = ("java",)  # of a link or connection; what comes after it goes over another one
 NOTICES_LOSSES_WHEN_IT_RECEIVES = ("python-sync", "python-aio", "python-sync-7.14.3", "python-aio-7.14.3")
-COMPARES_KEYS = ("python-sync", "python-aio", "python-sync-7.14.3", "python-aio-7.14.3", "javascript", "java")
-PREFETCHES = ("python-sync", "python-aio", "python-sync-7.14.3", "python-aio-7.14.3", "java")
+COMPARES_KEYS = ("python-sync", "python-aio", "python-sync-7.14.3", "python-aio-7.14.3", "javascript", "java", "dotnet")
+PREFETCHES = ("python-sync", "python-aio", "python-sync-7.14.3", "python-aio-7.14.3", "java", "dotnet")
+PREFETCHES_AGAIN_WHEN_IT_SETTLES = ("dotnet",)  # of messages that are not settled it holds as many as it prefetches
+CLOSES_WITH_ITS_SESSION = ("dotnet",)  # its receivers are disposed then, and fail as that
+CHECKS_VALUES_ITSELF = ("dotnet",)  # those of an entity, and how long the reason of a dead letter is
+SHOWS_THE_EXPIRY_THAT_WAS_SENT = ("dotnet",)  # by the clock of the machine that sent
+IGNORES_REFUSALS_IN_TRANSACTIONS = ("java",)
 
 # How data clients connect beside plain AMQP, with which all other tests are run.
 AMQPS, WSS, WS = Way(tls=True), Way("websocket", tls=True), Way("websocket")
@@ -50,21 +55,24 @@ WAYS: Mapping[str, tuple[Way, ...]] = {
     "javascript": (AMQPS, WSS, WS),
     "java": (AMQPS, WSS),
     "go": (AMQPS, WSS, WS),
+    "dotnet": (AMQPS, WSS, WS),
 }
 
 # Of administration. What does not depend on how an SDK says it is tested with its newest version.
 ADMINISTRATORS = tuple(name for name in CLIENTS | PREVIEWS if "-7.14" not in name)
-MAKES_DEFAULT_RULES = ("javascript", "javascript-beta", "java", "go")
+MAKES_DEFAULT_RULES = ("javascript", "javascript-beta", "java", "go", "dotnet")
 FILTERS_WITH_TEXTS_ONLY = ("java",)  # it sends and reads every value in a filter as a string
 FORGETS_THE_TTL = ("java",)  # an update of a subscription says nothing of it, so that it is the service's default again
 KEEPS_STATUS_OF_SUBSCRIPTIONS_BACK = ("go",)  # a change of it is not sent
-CHANGES_NOTHING_IMMUTABLE = ("java",)  # it has no way to ask for that
+CHANGES_NOTHING_IMMUTABLE = ("java", "dotnet")  # they have no way to ask for that
 LACKS_PROPERTIES: Mapping[str, frozenset[str]] = {
     "go": frozenset({"enable_express", "availability"}),
     "java": frozenset({"enable_express", "availability"}),
+    "dotnet": frozenset({"enable_express", "availability"}),
 }
 CREATES_WITH: Mapping[str, Mapping[str, Any]] = {  # of its own accord, where others leave it to the service
     "java": {"duplicate_window_ms": 60_000, "supports_ordering": False},
+    "dotnet": {"supports_ordering": False},
 }
 
 

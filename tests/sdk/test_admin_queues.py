@@ -14,7 +14,7 @@ from emubus.broker.model.descriptions import (
 )
 from emubus.testing import EmubusServer
 
-from .administration import last_part, queue_ref
+from .administration import key_of, last_part, queue_ref
 from .client import Sdk
 from .conftest import MakeName
 from .features import clients_with, created_by, shown_by
@@ -50,8 +50,13 @@ CHOSEN = {
     "auto_delete_on_idle_ms": 7_200_000,
     "user_metadata": 'größe <&> "x"',
     "authorization_rules": [
-        {"name": "all", "rights": ["Listen", "Manage", "Send"], "primary_key": "cA==", "secondary_key": "cw=="},
-        {"name": "listener", "rights": ["Listen"], "primary_key": "bA==", "secondary_key": "bQ=="},
+        {
+            "name": "all",
+            "rights": ["Listen", "Manage", "Send"],
+            "primary_key": key_of(b"p"),
+            "secondary_key": key_of(b"s"),
+        },
+        {"name": "listener", "rights": ["Listen"], "primary_key": key_of(b"l"), "secondary_key": key_of(b"m")},
     ],
 }
 CHANGED = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .administration import last_part, rule_ref, subscription_ref, topic_ref
+from .administration import key_of, last_part, rule_ref, subscription_ref, topic_ref
 from .client import Sdk
 from .conftest import MakeName
 from .features import (
@@ -40,7 +40,7 @@ TOPIC_CHOSEN = {
     "auto_delete_on_idle_ms": 600_000,
     "user_metadata": "a topic",
     "authorization_rules": [
-        {"name": "sender", "rights": ["Send"], "primary_key": "cA==", "secondary_key": "cw=="},
+        {"name": "sender", "rights": ["Send"], "primary_key": key_of(b"p"), "secondary_key": key_of(b"s")},
     ],
 }
 TOPIC_CHANGED = {"default_ttl_ms": 60_000, "duplicate_window_ms": 30_000, "status": "SendDisabled"}
