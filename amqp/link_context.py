@@ -22,6 +22,7 @@ from ..broker.ledger import MemoryAccount, Use
 from ..conditions.engine import Conditions
 from .limits import Limits
 from .nodes.claims import Claims
+from .past_links import PastLinks
 from .tracking import Tracker
 from .watch import Watch
 from .wire.engine import AttachRequest, Pointer, unsent_bytes
@@ -57,6 +58,7 @@ class LinkContext(ConnectionState):
         self.clock = clock
         self.conditions = conditions
         self.limits = limits
+        self.past_links = PastLinks()
         self.tracker = Tracker(broker, clock, number, self.client)
         self.claims = Claims(access, clock, limits.claims_max, self.claims_expired, account.identify)
         self.container_id = ""

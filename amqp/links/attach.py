@@ -230,7 +230,7 @@ def _make_management_link(factory: LinkFactory, pointer: Pointer, request: Attac
         def require(right: Right) -> None:
             context.claims.require(Need(path, (right,)))
 
-        return management_answer(context.broker, path, require, context.tracker)
+        return management_answer(context.broker, path, require, context.tracker, context.past_links)
 
     return _make_node_link(factory, pointer, request, path.lower(), make_answer)
 
@@ -366,7 +366,7 @@ def _received(
         address,
         mode=ReceiveMode.RECEIVE_AND_DELETE if request.settled_by_sender else ReceiveMode.PEEK_LOCK,
         deliver=link.deliver,
-        detached=partial(context.detach, pointer),
+        detached=link.detached,
         matches=None if selector is None or released is not None else selector.matches,
         client=context.client_name,
     )

@@ -8,6 +8,7 @@ it is an outgoing link like others. A link owns its wait, then its handle, and e
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from ...broker.api import ReceiveMode, RunDone, SessionAccept, SessionReceiver
@@ -111,6 +112,9 @@ class MessageSessionLink(OutgoingLink):
         if self._ended or self._loss is not None:
             return
         self._loss = error
+        self._close_in_time(error, partial(self._close, error))
+
+    def _close(self, error: BrokerError) -> None:
         self._release()
         close_link(self.pointer, error)
         self._context.schedule_flush()

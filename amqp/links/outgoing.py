@@ -12,6 +12,7 @@ from functools import partial
 from typing import Protocol
 
 from ...broker.api import Delivery, Outcome, RunDone, TransactionRef
+from ...broker.clock import Timer
 from ...broker.errors import BrokerError, Condition
 from ..link_context import LinkContext
 from ..wire.engine import Pointer, lib, read_attach
@@ -61,6 +62,7 @@ class OutgoingLink(OutgoingDeliveries):
         "_context",
         "_draining",
         "_granted",
+        "_leaving",
         "_lingering",
         "_message_bytes",
         "_observer",
@@ -85,7 +87,9 @@ class OutgoingLink(OutgoingDeliveries):
         self._receiver: ReceiverHandle | None = None
         """The broker's, or what is put around it."""
         self._lingering: ReceiverHandle | None = None
-        """The closed receiver of a link that has gone."""
+        """The closed receiver of a link that has gone, or whose entity has."""
+        self._leaving: Timer | None = None
+        """Until the link of a deleted entity is closed."""
         self._granted = 0
         """How much of the credit the receiver has at the moment."""
         self._message_bytes = _FIRST_GUESS_BYTES
@@ -138,6 +142,27 @@ class OutgoingLink(OutgoingDeliveries):
         if receiver is not None and not self.presettled:
             for token in list(self._open):
                 receiver.settle(token, RELEASE, None)
+
+    # ---- the entity lets go
+
+    def detached(self, error: BrokerError) -> None:
+        """The entity wants the link closed because of `error`."""
+        self._close_in_time(error, partial(self._context.detach, self.pointer, error))
+
+    def _close_in_time(self, error: BrokerError, close: Callable[[], None]) -> None:
+        """Close the link now, or if its entity was deleted a little later; until then nothing comes, and drains are
+        answered."""
+        pause_ms = self._context.limits.deleted_pause_ms
+        if error.condition is not Condition.NOT_FOUND or not pause_ms:
+            close()
+            return
+        receiver, was_draining = self._receiver, self._draining
+        self._draining = False
+        self._release()
+        self._lingering = receiver
+        if was_draining:
+            self.give_back()
+        self._leaving = self._context.clock.call_after(pause_ms, close)
 
     # ---- credit
 
@@ -269,6 +294,8 @@ class OutgoingLink(OutgoingDeliveries):
             return
         outcome = outcome_of(state, delivery) if state else None
         if outcome is not None:
+            if self._when_settled is not None:
+                done = self._context.past_links.noting(token, outcome, done)
             receiver.settle(token, outcome, done)
         elif done is not None:
             done(BrokerError(Condition.NOT_IMPLEMENTED, f"Delivery state 0x{state:02x} is not supported here."))
@@ -321,6 +348,8 @@ class OutgoingLink(OutgoingDeliveries):
         super().gone()
         self._release()
         self._lingering = None
+        if self._leaving is not None:
+            self._leaving.cancel()
 
     def _release(self) -> None:
         """Give the receiver up."""

@@ -13,6 +13,7 @@ from ...broker.broker import Broker
 from ...broker.errors import BrokerError, Condition
 from ...broker.keys import Right
 from ...codec.types import Int, Symbol
+from ..past_links import PastLinks
 from ..tracking import Tracker
 from . import operations_messages as messages
 from . import operations_partitions as partitions
@@ -82,14 +83,16 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
 }
 
 
-def management_answer(broker: Broker, address: str, require: Callable[[Right], None], tracker: Tracker) -> Answer:
+def management_answer(
+    broker: Broker, address: str, require: Callable[[Right], None], tracker: Tracker, past_links: PastLinks
+) -> Answer:
     """The answering function of the node of `address` (the entity, without `/$management`).
 
     `require` raises BrokerError unless the client has the right on it.
     """
 
     async def answer(request: Request, bytes_max: int) -> Response:
-        context = Context(broker, address, bytes_max, request.transaction)
+        context = Context(broker, address, bytes_max, past_links, request.transaction)
         try:
             return _response(request, await _result(context, request, require))
         except BrokerError as error:

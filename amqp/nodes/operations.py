@@ -20,6 +20,7 @@ from ...broker.keys import Right
 from ...codec.encode import encode, encode_map, list_from_items, map_from_items
 from ...codec.types import Array
 from ..links.outcomes import property_changes
+from ..past_links import PastLinks
 
 OK, NO_CONTENT = 200, 204
 EMPTY_BODY: Final = encode_map({})
@@ -135,6 +136,7 @@ class Context:
     broker: Broker
     address: str
     reply_bytes_max: int
+    past_links: PastLinks
     transaction: TransactionRef | None = None
 
 

@@ -79,6 +79,9 @@ async def cancel_scheduled(context: Context, body: Body) -> Result:
     return Result()
 
 
+_LOST: Final = frozenset((Condition.MESSAGE_LOCK_LOST, Condition.SESSION_LOCK_LOST))
+
+
 async def update_disposition(context: Context, body: Body) -> Result:
     """Settle by lock token."""
     name = body.text("disposition-status")
@@ -90,7 +93,11 @@ async def update_disposition(context: Context, body: Body) -> Result:
         )
     tokens, outcome = body.lock_tokens(), make(body)
     if context.transaction is None:
-        await context.broker.settle(context.address, tokens, outcome)
+        try:
+            await context.broker.settle(context.address, tokens, outcome)
+        except BrokerError as error:
+            if error.condition not in _LOST or not context.past_links.have_settled(tokens, outcome):
+                raise
     else:
         for token in tokens:
             context.broker.transactional_settle(context.transaction, context.address, token, outcome)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
 
+from emubus.amqp.limits import Limits
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.model.descriptions import (
@@ -24,7 +26,7 @@ from emubus.codec.types import Array, Described, Int, Long, Symbol, Timestamp, U
 from ..broker.namespace import open_broker
 from .asking import Asker, sections
 from .fakes import FakeBroker
-from .wire import ACCEPTED, ATTACH, COORDINATOR, DETACH, DISPOSITION, TRANSFER, Frame, Wire, accepted, modified
+from .wire import ACCEPTED, ATTACH, COORDINATOR, DETACH, DISPOSITION, FLOW, TRANSFER, Frame, Wire, accepted, modified
 
 START = 1_767_225_600_000
 FILTER, TIMEOUT = Symbol("com.microsoft:session-filter"), Symbol("com.microsoft:timeout")
@@ -35,6 +37,7 @@ QUEUES = (
     QueueDescription("part", enable_partitioning=True),
     QueueDescription("s", requires_session=True, lock_duration_ms=30_000),
 )
+PAUSE_MS = Limits().deleted_pause_ms
 TURNS_MAX = 200
 
 
@@ -381,6 +384,41 @@ async def test_rules_that_are_added_over_the_wire_decide_who_gets_a_message(both
     assert body(transfer) == "wanted"
 
 
+# ---- settlements whose link has gone
+
+
+@pytest.mark.parametrize("closed", [False, True], ids=["detached", "closed"])
+async def test_what_was_settled_behind_a_detach_may_be_asked_for_once_more(both: Together, closed: bool) -> None:
+    """Python's SDK sees the answer to its detach before the outcome, and goes over to `$management` then."""
+    await both.send(message("m"))
+    ask = Asker(both.wire)
+    both.wire.attach_receiver("q", 0, credit=5)
+    (transfer,) = await both.frames(TRANSFER)
+    both.wire.send(0, DETACH, [Uint(0), closed])
+    both.wire.dispose(accepted, transfer.get(1))
+    detach, outcome = await both.frames(DETACH, DISPOSITION)
+    assert (detach.get(1) is True, outcome.get(4)) == (closed, accepted)
+    lock = {"lock-tokens": Array(0x98, (uuid.UUID(bytes_le=transfer.get(2)),))}
+    for status, answered in (("abandoned", 410), ("completed", 200), ("completed", 410)):
+        answer = await ask("update-disposition", {**lock, "disposition-status": status})
+        assert (answer.status, answer.condition is None) == (answered, answered == 200)
+    assert await both.broker.peek("q", 0, 10, 1 << 20) == []
+
+
+async def test_what_was_settled_on_an_open_link_is_not_asked_for_once_more(both: Together) -> None:
+    await both.send(message("m"))
+    ask = Asker(both.wire)
+    both.wire.attach_receiver("q", 0, credit=5)
+    (transfer,) = await both.frames(TRANSFER)
+    both.wire.dispose(accepted, transfer.get(1))
+    await both.frames(DISPOSITION)
+    both.wire.send(0, DETACH, [Uint(0), True])
+    await both.frames(DETACH)
+    lock = {"lock-tokens": Array(0x98, (uuid.UUID(bytes_le=transfer.get(2)),))}
+    answer = await ask("update-disposition", {**lock, "disposition-status": "completed"})
+    assert (answer.status, answer.condition) == (410, "com.microsoft:message-lock-lost")
+
+
 # ---- entities that go away
 
 
@@ -397,14 +435,58 @@ async def four_links(both: Together) -> Together:
 
 async def test_a_deleted_entity_takes_its_links_along(four_links: Together) -> None:
     four_links.broker.administration.delete("q")
-    detaches = await four_links.frames(DETACH, DETACH)
-    assert {each.get(2).value[0] for each in detaches} == {"amqp:not-found"}
+    (of_sender,) = await four_links.frames(DETACH)
+    four_links.clock.advance(PAUSE_MS - 1)
+    await four_links.nothing()
+    four_links.clock.advance(1)
+    (of_receiver,) = await four_links.frames(DETACH)
+    assert {each.get(2).value[0] for each in (of_sender, of_receiver)} == {"amqp:not-found"}
     four_links.broker.administration.delete("s")
-    got = await four_links.any_frames(3)
-    assert sorted(each.code for each in got) == [ATTACH, DETACH, DETACH]
-    assert {each.get(2).value[0] for each in got if each.code == DETACH} == {"amqp:not-found"}
+    _, of_waiting = await four_links.frames(ATTACH, DETACH)
+    four_links.clock.advance(PAUSE_MS)
+    (of_session,) = await four_links.frames(DETACH)
+    assert {each.get(2).value[0] for each in (of_waiting, of_session)} == {"amqp:not-found"}
     _, detach = four_links.wire.attach_sender("q", handle=5)
     assert "could not be found" in detach.get(2).value[1]
+
+
+@pytest.mark.parametrize(("name", "handle"), [("q", 1), ("s", 2)])
+async def test_a_receiver_of_a_deleted_entity_is_drained_and_closed_before_it_is_detached(
+    four_links: Together, name: str, handle: int
+) -> None:
+    """.NET does it when a program closes its receiver right behind the deletion, and waits for the answer."""
+    four_links.wire.flow(handle, 5)
+    await four_links.nothing()
+    four_links.broker.administration.delete(name)
+    await four_links.wire.turn(30)
+    four_links.wire.flow(handle, 5, drain=True)
+    (answer,) = await four_links.frames(FLOW)
+    assert (answer.get(4), answer.get(5), answer.get(6), answer.get(8)) == (handle, 5, 0, True)
+    four_links.wire.flow(handle, 3, count=5, drain=True)  # and once more
+    (answer,) = await four_links.frames(FLOW)
+    assert (answer.get(5), answer.get(6)) == (8, 0)
+    four_links.wire.send(0, DETACH, [Uint(handle), True])
+    (detach,) = await four_links.frames(DETACH)
+    assert detach.get(2) is None
+    four_links.clock.advance(PAUSE_MS)
+    await four_links.nothing()
+
+
+async def test_a_drain_that_is_under_way_when_the_entity_is_deleted_is_answered(four_links: Together) -> None:
+    four_links.wire.flow(1, 5, drain=True)
+    four_links.broker.administration.delete("q")
+    got = await four_links.any_frames(2)
+    assert sorted(each.code for each in got) == [FLOW, DETACH]
+    (answer,) = [each for each in got if each.code == FLOW]
+    assert (answer.get(4), answer.get(5), answer.get(6)) == (1, 5, 0)
+
+
+async def test_a_connection_may_go_before_its_links_of_a_deleted_entity_are_detached(four_links: Together) -> None:
+    four_links.broker.administration.delete("q")
+    four_links.broker.administration.delete("s")
+    four_links.wire.lose()
+    four_links.clock.advance(PAUSE_MS)
+    await four_links.nothing()
 
 
 async def test_a_changed_setting_detaches_no_link_and_holds_from_the_next_message_on(four_links: Together) -> None:

@@ -352,13 +352,13 @@ async def test_deliveries_after_the_end_of_the_link_are_ignored(wire: Wire) -> N
 
 async def test_the_broker_can_detach_a_link(wire: Wire) -> None:
     wire.attach_receiver(credit=10)
-    consumer(wire).detached(BrokerError(Condition.NOT_FOUND, "It was deleted."))
+    consumer(wire).detached(BrokerError(Condition.ENTITY_DISABLED, "It is disabled."))
     (detach,) = await wire.turn()
     assert detach.fields[:2] == [0, True]
     condition, text, info = detach.fields[2].value
     assert (condition, taken_apart(text), info) == (
-        "amqp:not-found",
-        ("It was deleted.", "broker", "ns:Queue:q"),
+        "com.microsoft:entity-disabled",
+        ("It is disabled.", "broker", "ns:Queue:q"),
         {},
     )
     assert wire.broker.q.consumers == []

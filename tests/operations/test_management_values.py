@@ -13,6 +13,7 @@ import pytest
 from emubus.amqp.nodes import operations
 from emubus.amqp.nodes.management import OPERATIONS, management_answer
 from emubus.amqp.nodes.requests import Request
+from emubus.amqp.past_links import PastLinks
 from emubus.broker.broker import Broker
 from emubus.broker.keys import Right
 from emubus.codec.types import Array, Described, Int, Long, Symbol, Timestamp, Ulong
@@ -101,7 +102,7 @@ async def test_a_body_that_can_not_be_is_the_clients_mistake(name: str, broker: 
     wrong: list[object] = []
     tracker = JmsClient(broker).wire.server.tracker
     for path in PATHS:
-        answer = management_answer(broker, path, allow, tracker)
+        answer = management_answer(broker, path, allow, tracker, PastLinks())
         for number in range(rounds(60, 2_000)):
             chance = random.Random(f"{name} {path} {number}")
             count = chance.randrange(5)

@@ -12,6 +12,7 @@ import pytest
 from emubus.amqp.links.attach import LINK_KINDS
 from emubus.amqp.nodes.management import OPERATIONS, management_answer
 from emubus.amqp.nodes.requests import Request as NodeRequest
+from emubus.amqp.past_links import PastLinks
 from emubus.broker.access import Access
 from emubus.broker.admin.jms import TopicConsumer
 from emubus.broker.broker import Broker
@@ -190,7 +191,7 @@ async def test_an_operation_of_management_asks_for_its_right_before_it_looks_at_
 
     async with premium_broker() as broker:
         client = JmsClient(broker)
-        answer = management_answer(broker, "q", require, client.wire.server.tracker)
+        answer = management_answer(broker, "q", require, client.wire.server.tracker, PastLinks())
         response = await answer(NodeRequest(properties={"operation": name}), 1 << 20)
         client.wire.lose()
     assert asked == [needed]
@@ -234,6 +235,12 @@ ATTACHES: dict[str, tuple[str, tuple[Right, ...], str, Attach]] = {
         (Right.SEND, Right.LISTEN),
         "queue",
         lambda client, queue, _: client.wire.attach_sender(f"{queue}/$management"),
+    ),
+    "unknown filter": (
+        "unknown filter",
+        (Right.LISTEN,),
+        "queue",
+        lambda client, queue, _: client.wire.attach_receiver(queue, filter={Symbol("f"): 5}),
     ),
     "selector in a message session": (
         "selector in a message session",
