@@ -263,6 +263,15 @@ class Broker(Namespace):
         count = min(count, self.limits.messages_per_range_delete_max)
         return await entity.delete_before(parsed.sub_queue, partition_id, number, count)
 
+    async def delete_by_number(self, address: str, numbers: Sequence[int]) -> int:
+        """Delete those of these messages that are available, of the first that one request may delete; return how many.
+
+        Raises BrokerError if a partition can't; those of partitions before it may be deleted then.
+        """
+        entity, parsed = self._receivable(address)
+        some = numbers[: self.limits.messages_per_range_delete_max]
+        return await entity.delete_by_number(parsed.sub_queue, some)
+
     async def claim(
         self, address: str, partition_id: int, before: int, count: int, properties: Mapping[str, object]
     ) -> list[int]:

@@ -1,8 +1,8 @@
 """How far a query is behind, from the offsets in Spark's progress reports.
 
 Knows the JSON of the offsets. Does not ask the service: the numbers are as old as the report. Numbers may have gaps
-(messages that were removed or expired), so a lag is an upper bound. Claims have no lag, because it is not known what
-other consumers take.
+(messages that were removed or expired), so a lag is an upper bound; that of a sub-queue is counted. Claims have no lag,
+because it is not known what other consumers take.
 """
 
 from __future__ import annotations
@@ -32,10 +32,15 @@ def servicebus_lag(progress: Any) -> dict[str, dict[int, int]]:
     for source in _sources(progress):
         ends = offsets_of(_get(source, "endOffset"))
         for entity, latest in offsets_of(_get(source, "latestOffset")).items():
-            if "p" not in latest:
+            if "unread" in latest:  # of a sub-queue
+                lags = {int(each): int(count) for each, count in latest["unread"].items()}
+            elif "p" in latest:
+                read = ends.get(entity, {}).get("p", {})
+                lags = {
+                    int(each): max(0, number - max(read.get(each, 0), FIRST)) for each, number in latest["p"].items()
+                }
+            else:
                 continue  # a claim
-            read = ends.get(entity, {}).get("p", {})
-            lags = {int(each): max(0, number - max(read.get(each, 0), FIRST)) for each, number in latest["p"].items()}
             lags |= {each: max(1, lags.get(each, 0)) for each in latest.get("out", ())}
             sums = found.setdefault(entity, {})
             for partition, count in lags.items():

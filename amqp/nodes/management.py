@@ -78,6 +78,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "com.microsoft:enumerate-rules": Operation(rules.enumerate_rules, Right.LISTEN, ASIDE),
     "emubus:get-partitions": Operation(partitions.get_partitions, Right.LISTEN, ASIDE),
     "emubus:delete-messages-before": Operation(partitions.delete_messages_before, Right.LISTEN, REFUSED),
+    "emubus:delete-messages": Operation(partitions.delete_messages, Right.LISTEN, REFUSED),
     "emubus:claim-messages": Operation(partitions.claim_messages, Right.LISTEN, REFUSED),
     "emubus:delete-deferred-messages": Operation(partitions.delete_deferred_messages, Right.LISTEN, REFUSED),
 }

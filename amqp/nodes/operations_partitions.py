@@ -64,6 +64,12 @@ async def delete_messages_before(context: Context, body: Body) -> Result:
     return Result(body=encoded_fields({"message-count": encode(Int(deleted))}))
 
 
+async def delete_messages(context: Context, body: Body) -> Result:
+    """Delete those of these messages that are available, in whichever partitions they are; how many."""
+    deleted = await context.broker.delete_by_number(context.address, body.integers("sequence-numbers"))
+    return Result(body=encoded_fields({"message-count": encode(Int(deleted))}))
+
+
 async def claim_messages(context: Context, body: Body) -> Result:
     """Defer available messages of one partition and give them properties; their numbers, also if there are none."""
     numbers = await context.broker.claim(

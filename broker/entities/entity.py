@@ -284,6 +284,22 @@ class Entity(EntityBase):
 
         return await handle.request(ask)
 
+    async def delete_by_number(self, sub_queue: SubQueue, numbers: Sequence[int]) -> int:
+        """Delete those of these messages that are available; return how many."""
+        of_partition: dict[PartitionHandle, list[int]] = {}
+        for number in numbers:
+            handle = self.partition_of_number(number)
+            if handle is not None:
+                of_partition.setdefault(handle, []).append(number)
+        deleted = 0
+        for handle, some in of_partition.items():
+
+            def ask(reply: Callable[[int | BrokerError], None], some: Sequence[int] = some) -> DeleteMessages:
+                return DeleteMessages(sub_queue, len(some), SEQUENCE_NUMBER_MAX, None, reply, numbers=some)
+
+            deleted += await handle.request(ask)
+        return deleted
+
     async def peek_partition(
         self,
         sub_queue: SubQueue,

@@ -221,7 +221,9 @@ class ReceiveHandlers:
         state = self._state
         ready_queue = state.ready_queues[request.sub_queue]
         deleted = 0
-        for number, row in self._home_rows(ready_queue.home, 0, view):
+        home, numbers = ready_queue.home, request.numbers
+        rows = self._home_rows(home, 0, view) if numbers is None else self._rows_of(home, numbers, view)
+        for number, row in rows:
             if deleted == request.count or number >= request.before_number:
                 break
             record = Record.unpack(row)
@@ -396,6 +398,13 @@ class ReceiveHandlers:
         if request.deferred_only:
             return (self._state.ready_queues[request.sub_queue].deferred_home,)
         return PEEK_HOMES[request.sub_queue]
+
+    def _rows_of(self, home: Home, numbers: Sequence[int], view: Reader) -> Iterator[Row]:
+        """Yield those of these messages that are in `home`, each once."""
+        for number in dict.fromkeys(numbers):
+            row = view.get(MESSAGES, message_key(self._state.queue_id, home, number))
+            if row is not None:
+                yield number, row
 
     def _home_rows(self, home: Home, first: int, view: Reader, at_once: int = SCAN_ROWS_MAX) -> Iterator[Row]:
         return chain.from_iterable(self._home_chunks(home, first, view, at_once))

@@ -322,7 +322,8 @@ class LockMessages(WithReply):
 class DeleteMessages(WithReply):
     """Delete up to `count` available messages enqueued before `before_at`, oldest first; `reply` gets the count.
 
-    `before_at` is in Unix ms. With `before_number` only messages with a lower sequence number.
+    `before_at` is in Unix ms. With `before_number` only messages with a lower sequence number, with `numbers` only
+    these.
     """
 
     sub_queue: SubQueue
@@ -331,6 +332,7 @@ class DeleteMessages(WithReply):
     session_id: str | None
     reply: Callable[[int | BrokerError], None]
     before_number: int = SEQUENCE_NUMBER_MAX
+    numbers: Sequence[int] | None = None
 
 
 @dataclass(slots=True, eq=False, repr=False)

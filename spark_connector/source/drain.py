@@ -2,8 +2,9 @@
 
 Knows three ways and uses the best that the service offers: a range delete (emubus), a batch delete by time (the
 service, entities that are not partitioned), and receiving with locks, completing messages below the mark and releasing
-the others. Does not decide which messages are finished: the planner does. Reading never depends on deletion, so a
-failure only costs space: it is logged and retried later, and ends the query only with settleFailure=fail.
+the others. Dead letters are deleted by their numbers: what was read of them is no range. Does not decide which messages
+are finished: the planner does. Reading never depends on deletion, so a failure only costs space: it is logged and
+retried later, and ends the query only with settleFailure=fail.
 
 A `Settler` belongs to the driver's reader. It has one thread with its own connections; a condition guards the state
 that both threads use.
@@ -13,7 +14,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -22,12 +24,14 @@ from ..errors import Code, ConnectorError
 from ..options import SourceOptions
 from ..timing import backoff_s, monotonic_s
 from .browse import first_from
-from .offsets import base_of, partition_of
-from .positions import is_sub_queue
+from .offsets import Run, base_of, limit_of, numbers_in, partition_of
 from .retries import connected, management_node
 
 log = logging.getLogger("emubus.spark")
 RANGE_COUNT: Final = 2_000
+DELETE_COUNT: Final = 1_000
+"""Messages of one request that deletes by numbers."""
+
 BATCH_DELETE_COUNT: Final = 500
 """Messages per request that every tier of the service takes."""
 
@@ -39,6 +43,9 @@ RECEIVE_WAIT_S: Final = 0.2
 HELD_MAX: Final = 5_000
 STOP_WAIT_S: Final = 5.0
 _WAKE_S: Final = 0.5
+
+Work = tuple[Callable[[Any], None], Callable[[], None]]
+"""Deletes with a connection; notes that there is nothing left to delete."""
 
 
 class Settler:
@@ -58,7 +65,7 @@ class Settler:
         self._stopped = False
         self._thread: threading.Thread | None = None
         self._offers_ranges = False
-        self._offers_times = not is_sub_queue(options.entity)  # dead letters are not in the order of their times
+        self._offers_times = True
 
     def settle(
         self,
@@ -83,16 +90,20 @@ class Settler:
                 if number < self._wanted.get(partition, number):
                     self._done.pop(partition, None)  # the entity was created again and is read from its start
                 self._wanted[partition] = number
-            if self._open() and not self._stopped:
-                if self._thread is None:
-                    self._thread = threading.Thread(target=self._work, name="emubus-spark-drain", daemon=True)
-                    self._thread.start()
-                self._changed.notify_all()
+            self._begin()
 
     def forget(self) -> None:
         """The entity was replaced: what was finished is gone."""
         with self._changed:
             self._wanted, self._done, self._times = {}, {}, {}
+
+    def _begin(self) -> None:
+        """Have the thread look, if there is something to delete."""
+        if self._is_open and not self._stopped:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="emubus-spark-drain", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
 
     def wait(self, *, insist: bool) -> None:
         """Wait until all finished messages are deleted, or none was deleted for `operationTimeout`.
@@ -104,7 +115,7 @@ class Settler:
             failures_max = self._failures + 2 if insist else 1
             deadline_s = monotonic_s() + self._options.connection.endpoint.operation_timeout_s
             count = self._deleted_count
-            while self._open() and self._failures < failures_max and not self._stopped and monotonic_s() < deadline_s:
+            while self._is_open and self._failures < failures_max and not self._stopped and monotonic_s() < deadline_s:
                 self._changed.wait(_WAKE_S)
                 if self._deleted_count != count:
                     count = self._deleted_count
@@ -121,6 +132,10 @@ class Settler:
 
     # ---- the thread
 
+    @property
+    def _is_open(self) -> bool:
+        return bool(self._open())
+
     def _open(self) -> dict[int, int]:
         return {each: number for each, number in self._wanted.items() if number > self._done.get(each, base_of(each))}
 
@@ -131,12 +146,12 @@ class Settler:
     def _work(self) -> None:
         while True:
             with self._changed:
-                while not self._stopped and (not self._open() or monotonic_s() < self._not_before_s):
+                while not self._stopped and (not self._is_open or monotonic_s() < self._not_before_s):
                     self._changed.wait(_WAKE_S)
                 if self._stopped:
                     return
-                wanted, generation, times = self._open(), self._generation, self._times
-            failure = self._try(wanted, generation, times)
+                work = self._next_work()
+            failure = self._try(work)
             with self._changed:
                 self._failure = failure
                 if failure is None:
@@ -146,17 +161,24 @@ class Settler:
                     self._failures += 1
                 self._changed.notify_all()
 
-    def _try(
-        self, wanted: Mapping[int, int], generation: str | None, times: Mapping[int, int]
-    ) -> ConnectorError | None:
+    def _next_work(self) -> Work:
+        """What to delete now, and what to note if its entity is gone."""
+        wanted, generation, times = self._open(), self._generation, self._times
+        return (
+            partial(self._delete, wanted=wanted, generation=generation, times=times),
+            partial(self._finished, wanted, generation),
+        )
+
+    def _try(self, work: Work) -> ConnectorError | None:
         entity = self._options.entity
+        delete, finish = work
         try:
             with connected(self._options.connection) as connection:
-                self._delete(connection, wanted, generation, times)
+                delete(connection)
         except ConnectorError as error:
             if error.code is Code.DATA_LOSS:
                 log.warning("%s: finished messages are gone with their entity: %s", entity, error)
-                self._finished(wanted, generation)
+                finish()
                 return None
             log.warning("%s: deleting finished messages failed and will be retried: %s", entity, error)
             return error
@@ -236,20 +258,88 @@ class Settler:
             self._changed.notify_all()
 
 
+class ExactSettler(Settler):
+    """Deletes messages of a sub-queue by their numbers."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        super().__init__(options)
+        self._numbers: frozenset[int] = frozenset()
+        self._offers_numbers = False
+
+    def settle_runs(
+        self, runs: Iterable[Run], *, by_number: bool, generation: str | None, times: Mapping[int, int]
+    ) -> None:
+        """The messages of these runs, which were there a moment ago, are finished; nothing else is deleted.
+
+        `by_number` if the service may have a delete by number; `generation` and `times` as in `Settler.settle`.
+        ConnectorError if settleFailure=fail and it failed.
+        """
+        with self._changed:
+            self._raise_failure()
+            self._offers_numbers = by_number
+            self._numbers, self._generation, self._times = frozenset(numbers_in(runs)), generation, dict(times)
+            self._begin()
+
+    def forget(self) -> None:
+        """The entity was replaced: what was finished is gone."""
+        with self._changed:
+            self._numbers = frozenset()
+
+    @property
+    def _is_open(self) -> bool:
+        return bool(self._numbers)
+
+    def _next_work(self) -> Work:
+        numbers, generation, times = self._numbers, self._generation, self._times
+        return partial(self._delete_all, numbers=numbers, generation=generation, times=times), self.forget
+
+    def _delete_all(
+        self, connection: Any, numbers: frozenset[int], generation: str | None, times: Mapping[int, int]
+    ) -> None:
+        entity = self._options.entity
+        if self._offers_numbers:
+            ordered = sorted(numbers)
+            while ordered:
+                some, ordered = ordered[:DELETE_COUNT], ordered[DELETE_COUNT:]
+                count = management_node(connection, entity, generation).delete_by_number(some)
+                if count is None:
+                    break
+                self._deleted(some, count)
+            else:
+                return
+        wanted = {partition_of(number): limit_of(partition_of(number)) for number in numbers}
+        DeletionByReceiving(connection, entity, wanted, self._moved, times, numbers).run()
+        self._deleted(numbers, 0)
+
+    def _deleted(self, numbers: Iterable[int], count: int) -> None:
+        """These were looked for, and `count` of them deleted: the others are locked, or somebody has taken them."""
+        with self._changed:
+            self._numbers -= frozenset(numbers)
+        self._moved(count)
+
+
 class DeletionByReceiving:
     """Deletes the messages below the marks by receiving them with locks; releases all others without counting.
 
-    Messages that were enqueued later than `times` (Unix ms, by partition) are of an entity that was created again.
+    Messages that were enqueued later than `times` (Unix ms, by partition) are of an entity that was created again. With
+    `numbers`, only these messages are deleted.
     """
 
     def __init__(
-        self, connection: Any, entity: str, wanted: Mapping[int, int], moved: Any, times: Mapping[int, int]
+        self,
+        connection: Any,
+        entity: str,
+        wanted: Mapping[int, int],
+        moved: Any,
+        times: Mapping[int, int],
+        numbers: frozenset[int] | None = None,
     ) -> None:
         self._connection = connection
         self._entity = entity
         self._wanted = wanted
         self._moved = moved
         self._times = times
+        self._numbers = numbers
 
     def run(self) -> None:
         """Delete the finished messages by receiving them. ConnectorError if the service refuses."""
@@ -261,7 +351,7 @@ class DeletionByReceiving:
             self._run_sessions()
             return
         # An entity without partitions gives the oldest first: after the first unfinished message, none is finished.
-        self._empty(receiver, in_order=set(self._wanted) == {0})
+        self._empty(receiver, in_order=set(self._wanted) == {0} and self._numbers is None)
 
     def _run_sessions(self) -> None:
         for session_id in self._connection.management(self._entity).message_sessions():
@@ -298,4 +388,6 @@ class DeletionByReceiving:
     def _is_finished(self, received: Any) -> bool:
         number, _, at_ms = head(received.data)
         partition = partition_of(number)
+        if self._numbers is not None and number not in self._numbers:
+            return False
         return number < self._wanted.get(partition, number) and at_ms <= self._times.get(partition, at_ms)

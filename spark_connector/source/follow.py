@@ -1,4 +1,4 @@
-"""Planning the batches of a query in the modes `browse` and `drain`.
+"""Planning the batches of a query in the modes `browse` and `drain`, but for sub-queues (`sub_queue`).
 
 Knows what Spark's calls mean [spark 1]: everything below the offset `start` is in its checkpoint, offsets are compared
 as text, and Spark asks a hundred times a second unless the call waits. Does not know Spark's classes (`stream`) and how
@@ -25,7 +25,7 @@ from .browse import firsts_from
 from .drain import Settler
 from .offsets import Offset, base_of, parse_offset, partition_of
 from .plan import Span, grouped
-from .positions import Extents, ExtentTracker, is_sub_queue, starts_at
+from .positions import Extents, ExtentTracker, starts_at
 from .retries import with_retries
 from .watching.identity import gone_unread, is_other, other_generation, tell_loss, younger_than_read
 from .watching.outage import OutageWatch
@@ -44,6 +44,15 @@ def check_start(options: SourceOptions) -> None:
             f"{options.entity}: mode=drain deletes everything before its position, so it must read from the first "
             "message: remove option startingPosition, or use mode=browse",
         )
+
+
+def began_late(entity: str) -> ConnectorError:
+    """The error for a checkpoint that `mode=drain` can't go on with."""
+    return ConnectorError(
+        Code.CHECKPOINT_MISMATCH,
+        f"{entity}: the query of this checkpoint did not begin at the first message, and mode=drain would delete "
+        "messages that it never read: continue with mode=browse, or start with a new checkpointLocation",
+    )
 
 
 @dataclass(frozen=True)
@@ -205,12 +214,7 @@ class Follower:
     def _parsed(self, raw: Json) -> Offset:
         offset = parse_offset(raw, self._options.entity)
         if self._settler is not None and offset.start is not None:
-            raise ConnectorError(
-                Code.CHECKPOINT_MISMATCH,
-                f"{offset.entity}: the query of this checkpoint did not begin at the first message, and mode=drain "
-                "would delete messages that it never read: continue with mode=browse, or start with a new "
-                "checkpointLocation",
-            )
+            raise began_late(offset.entity)
         return offset
 
     def _look(self, known: Offset | None) -> Extents:
@@ -305,15 +309,8 @@ class Follower:
             query_start,
             lost=lost & following.keys(),
             generation=extents.generation or start.generation,
-            times=self._times(start, extents, is_new=bool(lost)),
+            times={**({} if lost else start.times), **extents.last_at_ms},
         )
-
-    @staticmethod
-    def _times(start: Offset, extents: Extents, *, is_new: bool) -> dict[int, int]:
-        """The times for the next offset; dead letters are not in the order of theirs."""
-        if is_sub_queue(start.entity):
-            return {}
-        return {**({} if is_new else start.times), **extents.last_at_ms}
 
     def _ends(self, begin: Mapping[int, int], extents: Extents) -> dict[int, int]:
         """How far reading may go in each partition: to its end, or to its end at the time of `freeze`."""

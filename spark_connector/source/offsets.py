@@ -1,13 +1,14 @@
 """What Spark keeps of a stream's progress: offsets, as JSON that is the same text for the same progress.
 
 Spark compares offsets as text, so nothing in them may change without progress: no times, no counts, keys in one order.
-Knows the two kinds, numbers per partition (`browse`, `drain`) and sets of claimed messages (`claim`), and refuses a
-checkpoint of another entity. Does not know where the numbers come from. Offsets are values.
+Knows the three kinds, numbers per partition (`browse`, `drain`), what was read of a sub-queue (`source.sub_queue`) and
+sets of claimed messages (`claim`), and refuses a checkpoint of another entity. Does not know where the numbers come
+from. Offsets are values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
@@ -100,6 +101,72 @@ class ClaimOffset:
         return found
 
 
+@dataclass(frozen=True)
+class SeenOffset:
+    """What was read of a sub-queue, where a message may come below others that were read.
+
+    `seen` are those of the read messages that were there at the last look. Below its number in `floors`, everything
+    counts as read. `batch` are the messages of the batch that ends here; None on a Spark without starts, where it is
+    what the start has not seen. `left` were seen and are never deleted. `is_late`: the query did not begin with all
+    messages. `lost` partitions are read again, because the entity was replaced. `generation` as in `Offset`; where it
+    is None, `times` has when the latest of the seen messages was enqueued (Unix ms), by partition.
+    """
+
+    entity: str
+    seen: tuple[Run, ...] = ()
+    batch: tuple[Run, ...] | None = ()
+    floors: Mapping[int, int] = field(default_factory=dict[int, int])
+    left: tuple[Run, ...] = ()
+    is_late: bool = False
+    is_initial: bool = False
+    generation: str | None = None
+    times: Mapping[int, int] = field(default_factory=dict[int, int])
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON for Spark's checkpoint: runs as a flat list of gaps and counts, keys sorted."""
+        found: dict[str, Any] = {"v": VERSION, "e": self.entity, "seen": _flat(self.seen)}
+        if self.batch is not None:
+            found["batch"] = _flat(self.batch)
+        if self.floors:
+            found["floors"] = _within(self.floors)
+        if self.left:
+            found["left"] = _flat(self.left)
+        if self.is_late:
+            found["late"] = True
+        if self.is_initial:
+            found["initial"] = True
+        if self.generation is not None:
+            found["g"] = self.generation
+        if self.times:
+            found["t"] = {str(partition): self.times[partition] for partition in sorted(self.times)}
+        return found
+
+
+def parse_seen_offset(raw: Mapping[str, Any], entity: str) -> SeenOffset | Offset:
+    """An offset of a sub-queue from a checkpoint, an `Offset` from one of an older connector.
+
+    ConnectorError(CHECKPOINT_MISMATCH) if it is another's.
+    """
+    if "seen" not in raw:
+        return parse_offset(raw, entity)
+    _check(raw, entity)
+    try:
+        batch = raw.get("batch")
+        return SeenOffset(
+            raw["e"],
+            _unflattened(raw["seen"]),
+            None if batch is None else _unflattened(batch),
+            _whole(raw.get("floors", {})),
+            _unflattened(raw.get("left", ())),
+            raw.get("late") is True,
+            raw.get("initial") is True,
+            raw.get("g"),
+            {int(partition): int(at_ms) for partition, at_ms in raw.get("t", {}).items()},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise _mismatch("the checkpoint holds an offset that can't be read", entity) from None
+
+
 def parse_offset(raw: Mapping[str, Any], entity: str) -> Offset:
     """An offset of `browse` or `drain` from a checkpoint; ConnectorError(CHECKPOINT_MISMATCH) if it is another's."""
     _check(raw, entity)
@@ -147,6 +214,80 @@ def numbers_in(runs: Iterable[Run]) -> Iterator[int]:
     """The sequence numbers of runs, in their order."""
     for first, count in runs:
         yield from range(first, first + count)
+
+
+def without(runs: Sequence[Run], others: Sequence[Run]) -> tuple[Run, ...]:
+    """The numbers of `runs` that are not in `others`; both are in ascending order."""
+    found: list[Run] = []
+    at = 0
+    for first, count in runs:
+        end = first + count
+        while at < len(others) and sum(others[at]) <= first:
+            at += 1
+        each = at
+        while each < len(others) and others[each][0] < end and first < end:
+            low, high = others[each][0], sum(others[each])
+            if low > first:
+                found.append((first, low - first))
+            first = max(first, high)
+            each += 1
+        if first < end:
+            found.append((first, end - first))
+    return tuple(found)
+
+
+def within(runs: Sequence[Run], others: Sequence[Run]) -> tuple[Run, ...]:
+    """The numbers of `runs` that are in `others`, too; both are in ascending order."""
+    return without(runs, without(runs, others))
+
+
+def together(*several: Iterable[Run]) -> tuple[Run, ...]:
+    """The numbers of all of these runs, in ascending order."""
+    found: list[Run] = []
+    for first, count in sorted(run for runs in several for run in runs):
+        if found and first <= sum(found[-1]):
+            found[-1] = (found[-1][0], max(sum(found[-1]), first + count) - found[-1][0])
+        else:
+            found.append((first, count))
+    return tuple(found)
+
+
+def first_of(runs: Sequence[Run], count_max: int | None, runs_max: int) -> tuple[Run, ...]:
+    """The lowest numbers of runs: at most `count_max` of them, in at most `runs_max` runs."""
+    found: list[Run] = []
+    left = count_max
+    for first, count in runs[:runs_max]:
+        taken = count if left is None else min(count, left)
+        if not taken:
+            break
+        found.append((first, taken))
+        left = None if left is None else left - taken
+    return tuple(found)
+
+
+def size_of(runs: Iterable[Run]) -> int:
+    """How many numbers there are."""
+    return sum(count for _, count in runs)
+
+
+def _flat(runs: Iterable[Run]) -> list[int]:
+    """Runs as gap, count, gap, count…; the first gap is the first number, so that most are short."""
+    found: list[int] = []
+    end = 0
+    for first, count in runs:
+        found += first - end, count
+        end = first + count
+    return found
+
+
+def _unflattened(raw: Sequence[int]) -> tuple[Run, ...]:
+    found: list[Run] = []
+    end = 0
+    for gap, count in zip(raw[::2], raw[1::2], strict=True):
+        first = end + int(gap)
+        found.append((first, int(count)))
+        end = first + int(count)
+    return tuple(found)
 
 
 def _within(numbers: Mapping[int, int]) -> dict[str, int]:

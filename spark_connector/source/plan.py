@@ -13,7 +13,7 @@ from typing import Final
 
 from pyspark.sql.datasource import InputPartition
 
-from .offsets import Run
+from .offsets import Run, partition_of
 
 GROUP_NUMBERS_MAX: Final = 1_000
 GROUP_PARTS_MAX: Final = 64
@@ -58,7 +58,20 @@ class RangeGroup(InputPartition):
 
 @dataclass(frozen=True)
 class ClaimTask(InputPartition):
-    """One task: read the claimed messages of some runs; `alone` and `generation` as in `RangeTask`."""
+    """One task: read the claimed messages of some runs.
+
+    `alone` if the broker can peek at a single partition; `generation` as in `RangeTask`.
+    """
+
+    entity: str
+    runs: tuple[Run, ...]
+    alone: bool = False
+    generation: str | None = None
+
+
+@dataclass(frozen=True)
+class NumbersTask(InputPartition):
+    """One task: read the messages of some runs that are still there; `alone` and `generation` as in `ClaimTask`."""
 
     entity: str
     runs: tuple[Run, ...]
@@ -118,10 +131,11 @@ def split_runs(runs: Sequence[Run], count_min: int | None, size_max: int | None)
 
 
 def stretches(runs: Iterable[Run]) -> list[Span]:
-    """The spans that cover the runs; neighbours with small gaps share one."""
+    """The spans that cover the runs; neighbours of one partition with small gaps share one."""
     found: list[Span] = []
     for first, count in runs:
-        if found and first - found[-1].high <= RUN_GAP_MAX:
+        near = bool(found) and first - found[-1].high <= RUN_GAP_MAX
+        if near and partition_of(first) == partition_of(found[-1].low):
             found[-1] = Span(found[-1].low, first + count)
         else:
             found.append(Span(first, first + count))

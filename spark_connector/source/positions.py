@@ -43,7 +43,7 @@ class Extents:
     above the first message. `unavailable` partitions have no reliable `following`. `generation` is another text once
     the numbers have begun again. Where the service doesn't say, it is None, and two are known of some partitions: when
     the last message was enqueued (Unix ms), and the first message at the last discovery. `whole` partitions have a
-    message with each number from the first to the last.
+    message with each number from the first to the last. `counts` is how many messages there are, if `exact`.
     """
 
     first: Mapping[int, int]
@@ -54,6 +54,7 @@ class Extents:
     last_at_ms: Mapping[int, int] = field(default_factory=dict[int, int])
     found: Mapping[int, Head] = field(default_factory=dict[int, Head])
     whole: frozenset[int] = frozenset()
+    counts: Mapping[int, int] = field(default_factory=dict[int, int])
 
     def demand_all(self, entity: str, what: str) -> None:
         """ConnectorError(UNAVAILABLE, retriable) if a partition can't be reached."""
@@ -105,6 +106,7 @@ class ExtentTracker:
                     exact=True,
                     generation=management.generation,
                     whole=frozenset(each.partition_id for each in reported if each.is_whole),
+                    counts={each.partition_id: each.message_count for each in reported},
                 )
         return self._searched(connection, floors)
 

@@ -24,7 +24,7 @@ from ..schema import ENTITY_COLUMN
 from ..worker import freeze_gc
 from .browse import Page, pages
 from .offsets import numbers_in, partition_of
-from .plan import ClaimTask, RangeGroup, RangeTask, stretches
+from .plan import ClaimTask, NumbersTask, RangeGroup, RangeTask, stretches
 from .retries import RetryPolicy, connected, management_node
 
 log = logging.getLogger("emubus.spark")
@@ -63,11 +63,7 @@ def read_claimed(options: SourceOptions, schema: StructType, task: ClaimTask) ->
     freeze_gc()
     missing = set(numbers_in(task.runs))
     rows = TaskRows(task.entity, options, schema)
-    parts = [
-        RangeTask(task.entity, span.low, span.high, partition_of(span.low) if task.alone else None, task.generation)
-        for span in stretches(task.runs)
-    ]
-    for _, page in _kept(options, _pages(options, parts, deferred_only=True)):
+    for _, page in _kept(options, _pages(options, _parts(task), deferred_only=True)):
         for message in page.messages:
             number, state, _ = head(message)
             if number in missing and state == DEFERRED:
@@ -83,6 +79,30 @@ def read_claimed(options: SourceOptions, schema: StructType, task: ClaimTask) ->
             f"{task.entity}: {len(missing)} claimed messages are gone, the first with sequence number "
             f"{min(missing)}: another consumer has settled them; set failOnDataLoss=false to continue without them",
         )
+
+
+def read_numbers(options: SourceOptions, schema: StructType, task: NumbersTask) -> Iterator[Any]:
+    """The wanted messages of a task that are still there, as `pyarrow.RecordBatch`es; raises as `read_range`."""
+    freeze_gc()
+    wanted, states = set(numbers_in(task.runs)), {0, *[DEFERRED] * options.include_deferred}
+    rows = TaskRows(task.entity, options, schema)
+    for _, page in _kept(options, _pages(options, _parts(task))):
+        for message in page.messages:
+            number, state, _ = head(message)
+            if number in wanted and state in states:
+                rows.messages.append(message)
+        if rows.are_enough:
+            yield rows.take()
+    if rows.messages.rows:
+        yield rows.take()
+
+
+def _parts(task: ClaimTask | NumbersTask) -> list[RangeTask]:
+    """The ranges that cover the numbers of a task, each of one partition."""
+    return [
+        RangeTask(task.entity, span.low, span.high, partition_of(span.low) if task.alone else None, task.generation)
+        for span in stretches(task.runs)
+    ]
 
 
 class TaskRows:

@@ -19,8 +19,10 @@ from ..monitoring.drains import announce_drain
 from ..options import SourceOptions
 from .claim import COUNT_MAX_DEFAULT, Claimer
 from .follow import Follower, check_start
-from .plan import ClaimTask, RangeGroup, RangeTask
-from .rows import read_claimed, read_range
+from .plan import ClaimTask, NumbersTask, RangeGroup, RangeTask
+from .positions import is_sub_queue
+from .rows import read_claimed, read_numbers, read_range
+from .sub_queue import SubQueueFollower
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
@@ -38,7 +40,10 @@ log = logging.getLogger("emubus.spark")
 
 
 class Planner(Protocol):
-    """Plans the batches of a query on the driver: `follow.Follower`, `claim.Claimer`, or a `JointPlanner` of many."""
+    """Plans the batches of a query on the driver.
+
+    `follow.Follower`, `sub_queue.SubQueueFollower`, `claim.Claimer`, or a `JointPlanner` of many.
+    """
 
     def freeze(self) -> None:
         """Read no further than the present ends."""
@@ -126,6 +131,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from read_range(self._options, self._schema, partition)
         elif isinstance(partition, ClaimTask):
             yield from read_claimed(self._options, self._schema, partition)
+        elif isinstance(partition, NumbersTask):
+            yield from read_numbers(self._options, self._schema, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """A batch is committed; from 4.2 on `latestOffset` has said so before."""
@@ -156,11 +163,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planned_by
 
 
-def _planner_of(options: SourceOptions) -> Follower | Claimer:
+def _planner_of(options: SourceOptions) -> Follower | SubQueueFollower | Claimer:
     """The planner of one entity."""
     if options.mode == "drain":
         announce_drain(options)
-    return Claimer(options) if options.mode == "claim" else Follower(options)
+    if options.mode == "claim":
+        return Claimer(options)
+    return SubQueueFollower(options) if is_sub_queue(options.entity) else Follower(options)
 
 
 def ignored_limits(options: SourceOptions, *, has_limits: bool) -> list[str]:

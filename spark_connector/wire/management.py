@@ -37,6 +37,7 @@ GENERATION: Final = "emubus:generation"
 
 GET_PARTITIONS: Final = "emubus:get-partitions"
 DELETE_BEFORE: Final = "emubus:delete-messages-before"
+DELETE_BY_NUMBER: Final = "emubus:delete-messages"
 CLAIM: Final = "emubus:claim-messages"
 DELETE_DEFERRED: Final = "emubus:delete-deferred-messages"
 BATCH_DELETE: Final = "com.microsoft:batch-delete-messages"
@@ -202,6 +203,13 @@ class Management:
         }
         response = self.request(DELETE_BEFORE, body)
         if response.condition == NOT_IMPLEMENTED or response.status == 501:
+            return None
+        return int(self._required(response).body["message-count"])
+
+    def delete_by_number(self, numbers: Iterable[int]) -> int | None:
+        """Delete those of these messages that are available; how many, None if it is not offered."""
+        response = self.request(DELETE_BY_NUMBER, {"sequence-numbers": longs(numbers)})
+        if _is_unknown(response):
             return None
         return int(self._required(response).body["message-count"])
 

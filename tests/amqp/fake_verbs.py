@@ -221,6 +221,10 @@ class FakeVerbs:
         self.calls.append(("delete before", address, partition_id, number, count))
         return min(count, self.deletable)
 
+    async def delete_by_number(self, address: str, numbers: Sequence[int]) -> int:
+        self.calls.append(("delete by number", address, [*numbers]))
+        return min(len(numbers), self.deletable)
+
     async def claim(
         self, address: str, partition_id: int, before: int, count: int, properties: Mapping[str, object]
     ) -> list[int]:

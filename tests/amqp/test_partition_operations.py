@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emubus.codec.types import Int, Long
+from emubus.codec.types import Array, Int, Long
 
 from .asking import Asker
 from .wire import Wire
@@ -48,6 +48,16 @@ async def test_deleting_below_a_number_names_the_field_that_is_missing(ask: Aske
     answer = await ask("emubus:delete-messages-before", body)
     assert (answer.status, answer.condition) == (400, "com.microsoft:argument-error")
     assert missing in answer.description
+
+
+async def test_deleting_by_number_tells_how_many_it_were(ask: Asker) -> None:
+    ask.wire.broker.deletable = 2
+    answer = await ask("emubus:delete-messages", {"sequence-numbers": Array(0x81, (3, 2 << 48, 5))})
+    assert (answer.status, answer.body) == (200, {"message-count": 2})
+    assert ask.wire.broker.calls == [("delete by number", "q", [3, 2 << 48, 5])]
+    answer = await ask("emubus:delete-messages", {})
+    assert (answer.status, answer.condition) == (400, "com.microsoft:argument-error")
+    assert "sequence-numbers" in answer.description
 
 
 async def test_a_claim_tells_the_numbers_of_what_it_deferred(ask: Asker) -> None:

@@ -81,6 +81,18 @@ async def test_messages_below_a_number_are_deleted_and_no_others() -> None:
     assert sum(each.message_count for each in extents if each is not None) == 61
 
 
+async def test_messages_are_deleted_by_their_numbers_and_no_others() -> None:
+    broker = open_broker(QueueDescription("q", enable_partitioning=True))
+    for number in range(48):
+        await send(broker, "q", encoded(str(number)))
+    numbers = [ID_3 + 2, ID_3 + 2, ID_0 + 1, ID_3 + 99, -1, 99 << 48]
+    assert await broker.delete_by_number("q", numbers) == 2
+    assert await broker.delete_by_number("q", numbers) == 0
+    found = [each.sequence_number for each in await Receiver(broker, "q").drain()]
+    assert len(found) == 46
+    assert not {ID_3 + 2, ID_0 + 1} & set(found)
+
+
 async def test_what_a_receiver_holds_is_not_deleted() -> None:
     broker = open_broker(QueueDescription("q"))
     for number in range(3):
@@ -88,7 +100,8 @@ async def test_what_a_receiver_holds_is_not_deleted() -> None:
     receiver = Receiver(broker, "q")
     held = await receiver.receive(1)
     assert bodies(held) == ["0"]
-    assert await broker.delete_before("q", 0, 100, 100) == 2
+    assert await broker.delete_before("q", 0, 3, 100) == 1
+    assert await broker.delete_by_number("q", [1, 2, 3]) == 1
     assert await broker.extents("q") == [Extent(0, 1, 4, 1)]
 
 

@@ -170,6 +170,7 @@ NODE_RIGHTS = {
         "com.microsoft:enumerate-rules",
         "emubus:get-partitions",
         "emubus:delete-messages-before",
+        "emubus:delete-messages",
         "emubus:claim-messages",
         "emubus:delete-deferred-messages",
     },

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from emubus.spark_connector.lag import LagListener, servicebus_lag
-from emubus.spark_connector.source.offsets import ClaimOffset, Offset, base_of
+from emubus.spark_connector.source.offsets import ClaimOffset, Offset, SeenOffset, base_of
 
 
 def source(end: Any, latest: Any) -> dict[str, Any]:
@@ -42,6 +42,12 @@ def test_the_lag_is_reported_by_entity_and_partition(progress: Any) -> None:
 
 def test_offsets_that_are_maps_already_are_taken_as_they_are() -> None:
     assert servicebus_lag({"sources": [source(ENDS.to_json(), LATEST.to_json())]}) == {"q": {0: 4, 1: 0, 2: 2}}
+
+
+def test_the_lag_of_a_sub_queue_is_what_is_to_be_read() -> None:
+    latest = SeenOffset("q/$DeadLetterQueue").to_json() | {"unread": {"0": 2, "3": 0}, "out": [7]}
+    end = SeenOffset("q/$DeadLetterQueue", seen=((1, 9),), batch=((3, 1),)).to_json()
+    assert servicebus_lag({"sources": [source(end, latest)]}) == {"q/$DeadLetterQueue": {0: 2, 3: 0, 7: 1}}
 
 
 def test_without_progress_there_is_no_lag() -> None:

@@ -119,6 +119,17 @@ def test_what_a_service_does_not_know_is_none(
     assert (node.partitions(), node.delete_before(0, 1, 1), node.batch_delete(1, 0)) == (None, None, None)
 
 
+def test_messages_are_deleted_by_their_numbers(
+    connection: Connection, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(connection, queue, b"a", b"b", b"c")
+    node = connection.management(queue)
+    assert (node.delete_by_number([1, 3, 77]), node.delete_by_number([1, 3])) == (2, 0)
+    assert peeked(node.peek(1, 10)) == [b"b"]
+    monkeypatch.setattr(management, "DELETE_BY_NUMBER", "com.example:unknown")
+    assert node.delete_by_number([2]) is None
+
+
 def test_messages_below_a_number_are_deleted(connection: Connection, queue: str) -> None:
     put(connection, queue, b"a", b"b", b"c")
     node = connection.management(queue)
