@@ -104,7 +104,7 @@ async def claim(
     mine = [delivery for delivery in received.deliveries if delivery.sequence_number < before]
     if mine:
         try:
-            await _end(handle, sub_queue, [delivery.token for delivery in mine], Defer(properties))
+            await _end(handle, sub_queue, [delivery.token for delivery in mine], Defer(properties, is_claim=True))
         except BrokerError:
             _release(handle, sub_queue, mine)
             raise

@@ -133,8 +133,8 @@ class SettleHandlers:
                 self._make_available(lock, row, now, step)
             case Abandon(properties):
                 self.attempt_failed(lock, self._modified(row, properties), len(row), now, step)
-            case Defer(properties):
-                self._defer(lock, self._modified(row, properties), len(row), step)
+            case Defer(properties, is_claim):
+                self._defer(lock, self._modified(row, properties), len(row), step, is_claim=is_claim)
             case DeadLetter():
                 state.dead_letter(home, lock.number, row, _changes(outcome), step, session)
 
@@ -149,13 +149,16 @@ class SettleHandlers:
         record.update(delivery_count=record.delivery_count + counted)
         row = record.pack()
         state.rows.replace(home, lock.number, row, old_bytes, step)
-        limit = state.receivable.max_delivery_count
-        if counted and record.delivery_count >= limit:
-            text = f"Message could not be consumed after {limit} delivery attempts."
-            reason = {"DeadLetterReason": REASON_DELIVERY_COUNT, "DeadLetterErrorDescription": text}
-            state.dead_letter(home, lock.number, row, reason, step, lock.group.session)
+        if counted and record.delivery_count >= state.receivable.max_delivery_count:
+            self._delivered_too_often(lock, row, step)
         else:
             self._make_available(lock, row, now, step)
+
+    def _delivered_too_often(self, lock: Lock, row: bytes, step: Step) -> None:
+        limit = self._state.receivable.max_delivery_count
+        text = f"Message could not be consumed after {limit} delivery attempts."
+        reason = {"DeadLetterReason": REASON_DELIVERY_COUNT, "DeadLetterErrorDescription": text}
+        self._state.dead_letter(lock.group.home, lock.number, row, reason, step, lock.group.session)
 
     def release(self, locks: Sequence[Lock], now: int, view: Reader, step: Step, *, counted: bool) -> None:
         """End locks without a settlement: they expired (`counted`), or their session is released."""
@@ -219,13 +222,17 @@ class SettleHandlers:
         else:
             step.effects.append((group.session_lock.announce, None))
 
-    def _defer(self, lock: Lock, record: Record, old_bytes: int, step: Step) -> None:
-        """Defer a message. This counts as a delivery but never dead-letters the message."""
+    def _defer(self, lock: Lock, record: Record, old_bytes: int, step: Step, *, is_claim: bool) -> None:
+        """Defer a message, or dead-letter it if this was its last delivery (Azure/azure-service-bus#375)."""
         state, group = self._state, lock.group
         home = group.ready_queue.deferred_home
-        if group.home in MAIN_HOMES:
-            record.update(delivery_count=record.delivery_count + 1)
+        counted = group.home in MAIN_HOMES
+        record.update(delivery_count=record.delivery_count + counted)
         row = record.pack()
+        if counted and not is_claim and record.delivery_count >= state.receivable.max_delivery_count:
+            state.rows.replace(group.home, lock.number, row, old_bytes, step)
+            self._delivered_too_often(lock, row, step)
+            return
         if group.home is home:
             state.rows.replace(home, lock.number, row, old_bytes, step)
             return
@@ -246,8 +253,8 @@ class SettleHandlers:
 def _changes(outcome: Outcome) -> Mapping[str, object]:
     """The application properties that an outcome sets."""
     match outcome:
-        case Abandon(properties) | Defer(properties):
-            return properties
+        case Abandon() | Defer():
+            return outcome.properties
         case DeadLetter(reason, description, properties):
             reasons = {"DeadLetterReason": reason, "DeadLetterErrorDescription": description}
             return {**properties, **{name: text for name, text in reasons.items() if text is not None}}

@@ -347,8 +347,12 @@ class Model:
             case Abandon():
                 self._failed(item, now)
             case Defer():
-                item.count += item.home in MAIN
-                item.home = LINES[LINE_OF[item.home]][1]
+                counted = item.home in MAIN
+                item.count += counted
+                if counted and item.count >= self.deliveries_max:
+                    self._bury(item, UNDELIVERED)
+                else:
+                    item.home = LINES[LINE_OF[item.home]][1]
             case DeadLetter(reason):
                 self._bury(item, reason)
         return True

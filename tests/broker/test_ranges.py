@@ -122,6 +122,16 @@ async def test_available_messages_of_a_partition_are_claimed_and_no_others() -> 
     assert bodies(await Receiver(broker, "q").receive(2)) == ["3", "4"]
 
 
+async def test_a_claim_keeps_a_message_at_its_last_delivery() -> None:
+    broker = open_broker(QueueDescription("q", max_delivery_count=1))
+    await send(broker, "q", encoded("a"))
+    assert await broker.claim("q", 0, 1 << 62, 1, {}) == [1]
+    (claimed,) = await broker.receive_by_sequence_number("q", [1], ReceiveMode.PEEK_LOCK)
+    await broker.settle("q", [claimed.token], Defer())
+    (dead,) = await broker.peek("q/$DeadLetterQueue", 0, 10, 1 << 20)
+    assert read(dead).properties["DeadLetterReason"] == "MaxDeliveryCountExceeded"
+
+
 async def test_a_claim_is_limited_and_refused_where_messages_belong_to_sessions() -> None:
     broker = open_broker(QueueDescription("q"), QueueDescription("s", requires_session=True))
     for number in range(3):

@@ -120,7 +120,10 @@ def test_deferring_counts_as_a_delivery_and_so_does_abandoning_afterwards(sdk: S
     assert (dead.body, dead.delivery_count) == ("0", 2)
 
 
-def test_a_deferral_alone_never_dead_letters(sdk: Sdk, make_queue: MakeQueue) -> None:
-    receiver, numbers = deferred(sdk, make_queue(max_delivery_count=1))
-    (message,) = receiver.receive_deferred(*numbers)
-    assert (message.body, message.delivery_count) == ("0", 1)
+def test_a_deferral_at_the_last_delivery_dead_letters(sdk: Sdk, make_queue: MakeQueue) -> None:
+    queue = make_queue(max_delivery_count=1)
+    sdk.send(queue, {"body": "x"})
+    receiver = sdk.receiver(queue)
+    receiver.defer(receiver.receive_one())
+    dead = sdk.receiver(queue, sub_queue="dead-letter").receive_one()
+    assert (dead.body, dead.delivery_count) == ("x", 1)

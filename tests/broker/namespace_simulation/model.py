@@ -277,7 +277,7 @@ class Model:
             item = item.but(expires=(earliest, earliest if self.calm else NEVER))
         self._doubt_count(item, self._late_takes[item.path])
         if item.path in self._late_claims:
-            item.doubts.add("deferred")
+            item.doubts.add("claimed")
         return [item]
 
     def _forwarded(self, item: Item, target: str, *, buried: bool = False) -> list[Item]:
@@ -340,11 +340,16 @@ class Model:
             return self.bury(gone.but(count=(least_count, high)), TOO_MANY_DELIVERIES)
         if what == "dead-lettered":
             return self.bury(gone, BY_CLIENT)
-        if what == "deferred":
+        if what in ("deferred", "claimed"):
             home = DEFERRED_HOMES.get(item.home, item.home)
-            counted = home == DEFERRED  # the delivery counts, but a deferral alone never dead-letters
-            count = (item.count[0] + counted, item.count[1] + counted)
-            return [gone.but(home=home, number=item.number, expires=(NEVER, NEVER), count=count)]
+            counted = home == DEFERRED
+            count, most = (item.count[0] + counted, item.count[1] + counted), self.shapes[item.path].deliveries_max
+            if counted and what == "deferred" and count[0] >= most:
+                return self.bury(gone.but(count=count), TOO_MANY_DELIVERIES)
+            deferred = gone.but(home=home, number=item.number, expires=(NEVER, NEVER), count=count)
+            if counted and what == "deferred" and count[1] >= most:
+                deferred.doubts.add("delivered too often")
+            return [deferred]
         assert what == "activated", what
         return self._placed_at_entity(gone.but(due_at=0, is_calm=item.is_calm and self.calm, rank=0))
 
@@ -540,7 +545,7 @@ class Model:
         self._late_claims.add(path)
         for item in self.possible():
             if item.path == path and item.home == ACTIVE:
-                item.doubts.add("deferred")
+                item.doubts.add("claimed")
 
     def _doubt_count(self, item: Item, attempts: int) -> None:
         """So many delivery attempts may have failed."""

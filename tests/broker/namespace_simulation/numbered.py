@@ -144,7 +144,7 @@ class Numbered:
             run.model.confirm(item)
             item.number, item.count, item.lock_until = row.number, (row.deliveries, row.deliveries), 0
             item.doubts.clear()
-            run.model.happen(item, "deferred")
+            run.model.happen(item, "claimed")
 
     def _item_of(self, row: Row) -> Item | None:
         return next((each for each in self._run.model.items.get(row.label, ()) if fits(each, row)), None)

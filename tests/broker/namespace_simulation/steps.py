@@ -372,7 +372,7 @@ class Run:
             return
         item.number = delivery.sequence_number
         self.model.confirm(item)
-        if "deferred" in item.doubts and home == item.home == DEFERRED:
+        if item.doubts & {"deferred", "claimed"} and home == item.home == DEFERRED:
             item.count = (item.count[0], item.count[1] + 1)  # it was deferred once more, or not
         item.doubts.clear()
         if delete:
@@ -406,9 +406,10 @@ class Run:
     def happened(self, label: int, is_it: Callable[[Item], bool]) -> bool:
         """Whether doubts of a message, or another order of copies, lead to what was seen; the model follows.
 
-        Of two copies that may have become what was seen it is the one to which less has happened.
+        Of two copies that may have become what was seen it is the one to which less has happened, then the one of
+        which less is in doubt.
         """
-        items = list(self.model.items.get(label, ()))
+        items = sorted(self.model.items.get(label, ()), key=lambda item: len(item.doubts))
         follows = (self.model.follow(item, is_it, depth) for depth in range(DOUBTS_MAX) for item in items)
         return any(follows) or self.model.came_another_way(label, is_it)
 
