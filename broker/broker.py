@@ -208,10 +208,20 @@ class Broker(Namespace):
         entity, parsed = self.find(address)
         return await several_partitions.renew(entity, parsed.sub_queue, tokens)
 
-    async def settle(self, address: str, tokens: Sequence[bytes], outcome: Outcome) -> None:
-        """Settle by lock token, without the receiving link. Raises BrokerError (message-lock-lost)."""
+    async def settle(
+        self, address: str, tokens: Sequence[bytes], outcome: Outcome, session_id: str | None = None
+    ) -> None:
+        """Settle by lock token, without the receiving link. Raises BrokerError (message-lock-lost).
+
+        With the `session_id` of messages whose session is held; without, a lost lock there is session-lock-lost.
+        """
         entity, parsed = self.find(address)
-        await several_partitions.settle(entity, parsed.sub_queue, tokens, outcome)
+        try:
+            await several_partitions.settle(entity, parsed.sub_queue, tokens, outcome)
+        except BrokerError as error:
+            if error.condition is Condition.SESSION_LOCK_LOST and entity.holds_session(session_id):
+                raise service_errors.lock_lost() from error
+            raise
 
     async def receive_by_sequence_number(
         self, address: str, numbers: Sequence[int], mode: ReceiveMode, session_id: str | None = None

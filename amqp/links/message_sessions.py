@@ -13,6 +13,7 @@ from typing import Final
 
 from ...broker.api import ReceiveMode, RunDone, SessionAccept, SessionReceiver
 from ...broker.errors import BrokerError, Condition
+from ...broker.service_errors import lock_lost
 from ...codec.encode import encode_map
 from ...codec.types import Described, Long, Symbol
 from ..link_context import LinkContext
@@ -52,7 +53,7 @@ def granted_filter(asked: Mapping[str, object], session_id: str) -> bytes:
 class MessageSessionLink(OutgoingLink):
     """A client's receiver link for a message session. `ask` begins the wait, `gone` ends it."""
 
-    __slots__ = ("_ended", "_loss", "_refusal", "_request", "_wait")
+    __slots__ = ("_ended", "_granted_receiver", "_loss", "_refusal", "_request", "_wait")
 
     def __init__(self, context: LinkContext, pointer: Pointer, request: AttachRequest) -> None:
         super().__init__(context, pointer, presettled=request.settled_by_sender)
@@ -60,6 +61,7 @@ class MessageSessionLink(OutgoingLink):
         self._wait: SessionAccept | None = None
         self._refusal: BrokerError | None = None
         self._loss: BrokerError | None = None
+        self._granted_receiver: SessionReceiver | None = None
         self._ended = False
 
     def ask(self) -> None:
@@ -88,6 +90,7 @@ class MessageSessionLink(OutgoingLink):
         if self._ended:
             receiver.close()
             return
+        self._granted_receiver = receiver
         try:
             request = self._request
             receiver.deliver_to(self.deliver)
@@ -122,16 +125,31 @@ class MessageSessionLink(OutgoingLink):
     def disposed(self, token: bytes, state: int, delivery: Pointer, done: Done | None) -> None:
         """As for other links; nothing can be settled once the session is lost."""
         if self._loss is None:
-            super().disposed(token, state, delivery, done)
+            told = None if done is None else lambda error: done(None if error is None else self.told(error))
+            super().disposed(token, state, delivery, told)
         elif done is not None:
             done(self._loss)
 
     def disposed_run(self, run: Sequence[bytes], done: RunDone | None) -> None:
         """As for other links; nothing can be settled once the session is lost."""
         if self._loss is None:
-            super().disposed_run(run, done)
+            super().disposed_run(
+                run,
+                None
+                if done is None
+                else lambda positions, error: done(positions, None if error is None else self.told(error)),
+            )
         elif done is not None:
             done(range(len(run)), self._loss)
+
+    def told(self, error: BrokerError) -> BrokerError:
+        """A message's lock that ended while the session is held says nothing about the session.
+
+        The client would give up a session that it has (.NET's live test TransactionalCompleteRollback).
+        """
+        receiver = self._granted_receiver
+        is_held = receiver is not None and receiver.holds_session
+        return lock_lost() if is_held and error.condition is Condition.SESSION_LOCK_LOST else error
 
     def linger(self, when_settled: Callable[[], None]) -> bool:
         """Settle what was delivered, with the answer of a session that is given back."""

@@ -331,7 +331,11 @@ class OutgoingLink(OutgoingDeliveries):
                 self.enroll(enrolled)
         except BrokerError as error:
             if done is not None:
-                done(error)
+                done(self.told(error))
+
+    def told(self, error: BrokerError) -> BrokerError:
+        """What the client is told instead of a settlement's error."""
+        return error
 
     # ---- the end
 

@@ -94,7 +94,7 @@ async def update_disposition(context: Context, body: Body) -> Result:
     tokens, outcome = body.lock_tokens(), make(body)
     if context.transaction is None:
         try:
-            await context.broker.settle(context.address, tokens, outcome)
+            await context.broker.settle(context.address, tokens, outcome, body.session_id())
         except BrokerError as error:
             if error.condition not in _LOST or not context.past_links.have_settled(tokens, outcome):
                 raise

@@ -378,6 +378,14 @@ class EntityBase:
             return self.partitions[turn % count], count == 1
         return self.partitions[partition_for_key(key, count) if count > 1 else 0], True
 
+    def holds_session(self, session_id: str | None) -> bool:
+        """Whether a receiver holds this message session."""
+        if session_id is None or not self.requires_session:
+            return False
+        handle = self.partitions[self.partition_index_of_session(session_id)]
+        partition = handle.worker.partition(handle.queue_id)
+        return partition is not None and partition.is_held(session_id)
+
     def partition_index_of_session(self, session_id: str) -> int:
         """Return the partition index of a message session and its messages (P10)."""
         return self._router.handle(session_id)

@@ -32,6 +32,10 @@ from .dispatcher import Demand
 from .entity import Entity
 
 SESSION_TAKE_MAX = 256
+# How long a receiver that has nothing to settle stays attached once its session lock has ended. The service is not
+# exact there either: Java's live tests testSendSceduledMessageAndReceive(AndCancel) receive until nothing comes, which
+# ends some 100 ms after the lock, and are not thrown out.
+IDLE_LOSS_MS = 1_500
 
 Deliver = Callable[[Sequence[Delivery]], None]
 Detached = Callable[[BrokerError], None]
@@ -174,7 +178,8 @@ class Receiver:
 class SessionReceiver:
     """Receives from one message session; `SessionAccept` makes it when the session is granted.
 
-    Calls `detached(error)` with session-lock-lost when the session lock expires, or when the entity goes away.
+    Calls `detached(error)` with session-lock-lost when the session lock expires, or when the entity goes away; if no
+    message was locked then, `IDLE_LOSS_MS` later.
     """
 
     def __init__(
@@ -196,6 +201,7 @@ class SessionReceiver:
         self._more = True
         self._closed = False
         self._drained: Callable[[], None] | None = None
+        self._loss: Timer | None = None
         entity.attached.add(self.detach)
 
     def deliver_to(self, deliver: Deliver) -> None:
@@ -213,6 +219,11 @@ class SessionReceiver:
     def is_waiting(self) -> bool:
         """Whether it has unused credit."""
         return self._wanted > 0
+
+    @property
+    def holds_session(self) -> bool:
+        """Whether it has the session's lock, as far as it knows."""
+        return not self._closed and self._loss is None
 
     def detach(self, error: BrokerError) -> None:
         """Release the session and detach the link with `error`, unless it is closed."""
@@ -243,9 +254,7 @@ class SessionReceiver:
     def close(self) -> None:
         """Close the receiver; the session is free at once, and no delivery count rises [wire 6.4]."""
         if not self._closed:
-            self._closed = True
-            self.entity.receive_quota.leave(self)
-            self.entity.attached.discard(self.detach)
+            self._end()
             self._handle.submit(ReleaseSession(self._grant.grant))
 
     def announce(self, argument: None) -> None:
@@ -257,15 +266,26 @@ class SessionReceiver:
     def lost(self, error: BrokerError) -> None:
         """End the receiver: the session lock was lost."""
         if not self._closed:
-            self._closed = True
-            self.entity.receive_quota.leave(self)
-            self.entity.attached.discard(self.detach)
+            self._end()
             self._detached(error)
+
+    def ended_idle(self, ended_at: int) -> None:
+        """End the receiver a while later: the session lock ended at `ended_at` (Unix ms), and no message was locked."""
+        if not self._closed:
+            lost = partial(self.lost, service_errors.session_lock_lost())
+            self._loss = self._clock.call_at(ended_at + IDLE_LOSS_MS, lost)
+
+    def _end(self) -> None:
+        self._closed = True
+        self.entity.receive_quota.leave(self)
+        self.entity.attached.discard(self.detach)
+        if self._loss is not None:
+            self._loss.cancel()
 
     def _ask(self) -> None:
         if self._asking or self._closed:
             return
-        if self._wanted > 0 and self._more:
+        if self._wanted > 0 and self._more and self._loss is None:
             self._asking = True
             self._more = False
             count = min(self._wanted, SESSION_TAKE_MAX)
@@ -329,7 +349,7 @@ class SessionAccept:
 
     def _accept(self, count: int, reply: Callable[[Received[SessionGrant]], None]) -> Request:
         del count
-        return AcceptSession(self._session_id, self._announce, self._lost, reply, self._client)
+        return AcceptSession(self._session_id, self._announce, self._lost, self._ended_idle, reply, self._client)
 
     def _answered(self, taken: Received[SessionGrant]) -> None:
         if taken.error is not None:
@@ -377,6 +397,10 @@ class SessionAccept:
     def _lost(self, error: BrokerError) -> None:
         if self._receiver is not None:
             self._receiver.lost(error)
+
+    def _ended_idle(self, ended_at: int) -> None:
+        if self._receiver is not None:
+            self._receiver.ended_idle(ended_at)
 
 
 def _may_receive(receiver: Receiver | SessionReceiver, count: int, clock: Clock) -> bool:

@@ -253,6 +253,7 @@ class HeldSession:
         self.locks: dict[int, Lock] = {}
         self.announce: Callable[[None], None] = request.announce
         self.lost = request.lost
+        self.ended_idle = request.ended_idle
         self.by = request.by
 
     def set_end(self, until_at: int, rank: int) -> None:

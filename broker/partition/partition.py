@@ -152,6 +152,10 @@ class Partition:
         """How many messages are locked."""
         return len(self.state.locks)
 
+    def is_held(self, session_id: str) -> bool:
+        """Whether a receiver holds this message session."""
+        return self._sessions is not None and self._sessions.is_held(session_id)
+
     def session_ends(self) -> dict[str, int]:
         """The ends of session locks (Unix ms), by session."""
         return {} if self._sessions is None else self._sessions.ends()

@@ -10,7 +10,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import Final
 
 from .. import service_errors
@@ -59,6 +60,9 @@ class DeadLettered:
 
 
 PEEKED_ROWS_MAX: Final = 500  # of those that a peek in a session looks at in one go: some milliseconds
+# What the service stamps as the end of a lock that has none of its own: messages of a session are locked as long as
+# their session is, and .NET shows DateTimeOffset.MaxValue (azure-sdk-for-net#27057). 9999-12-31, the last millisecond.
+GREATEST_MS: Final = 253_402_300_799_999
 
 
 class ReceiveHandlers:
@@ -192,7 +196,7 @@ class ReceiveHandlers:
             if request.session_id is not None:
                 rows = [each for each in rows if _is_of(each[1], request.session_id)]
             del rows[request.count - len(found) :]
-            payloads = self._encoder(STATES.get(home, 0)).encode_rows(rows)
+            payloads = self._peek_payloads(rows, STATES.get(home, 0))
             for (number, _), payload in zip(rows, payloads, strict=True):
                 bytes_left -= len(payload)
                 if found and bytes_left < 0:
@@ -203,6 +207,17 @@ class ReceiveHandlers:
             if rows_left <= 0 and request.go_on is not None and request.session_id is not None:
                 return found, last + 1
         return found, None
+
+    def _peek_payloads(self, rows: Rows, state: int) -> list[bytes]:
+        """Encode peeked messages of one home, in order; those that are locked have the end of their lock, no token."""
+        locks = self._state.locks.by_number
+        if not locks:
+            return self._encoder(state).encode_rows(rows)
+        payloads: list[bytes] = []
+        ends = [None if (lock := locks.get(number)) is None else _shown_end(lock.group) for number, _ in rows]
+        for until_at, run in groupby(zip(ends, rows, strict=True), itemgetter(0)):
+            payloads += self._encoder(state, locked_until_at=until_at).encode_rows([row for _, row in run])
+        return payloads
 
     def get_extent(self, request: GetExtent, now: int, view: Reader, step: Step) -> None:
         """Answer with the extent of a sub-queue."""
@@ -353,7 +368,8 @@ class ReceiveHandlers:
         message_state = None if group.home is group.ready_queue.home else STATES[group.home]
         if mode is ReceiveMode.PEEK_LOCK:
             state.locks.add(group, tokens, numbers, sizes, expiries)
-            encoder = self._encoder(message_state, locked_until_at=group.until_at + believed_ms)
+            until_at = _shown_end(group)
+            encoder = self._encoder(message_state, locked_until_at=until_at + believed_ms, with_lock_token=True)
         else:
             step.count(state.queue_id, Counted.RECEIVED_AND_DELETED, len(numbers), group.ready_queue.sub_queue)
             state.remove_run(group.home, numbers, sum(sizes), expiries, group.session, step)
@@ -362,14 +378,19 @@ class ReceiveHandlers:
         return list(map(new_delivery, zip(tokens, payloads, numbers, strict=True)))
 
     def _encoder(
-        self, state: int | None, *, locked_until_at: int | None = None, deleted: bool = False
+        self,
+        state: int | None,
+        *,
+        locked_until_at: int | None = None,
+        with_lock_token: bool = False,
+        deleted: bool = False,
     ) -> DeliveryEncoder:
-        """The encoder for messages in `state`, with lock tokens if they are locked."""
+        """The encoder for messages in `state`, whose locks end at `locked_until_at` (Unix ms) if they have any."""
         return DeliveryEncoder(
             locked_until_at=locked_until_at,
             state=state,
             partition_id=self._state.partition_id,
-            with_lock_token=locked_until_at is not None,
+            with_lock_token=with_lock_token,
             deleted=deleted,
             with_origins=self._of_subscription,
         )
@@ -431,6 +452,11 @@ class ReceiveHandlers:
             return 0
         self._sessions.message_removed(name)
         return self._sessions.number_of(name, view)
+
+
+def _shown_end(group: LockGroup) -> int:
+    """The end of locks as clients see it (Unix ms)."""
+    return group.until_at if group.session_lock is None else GREATEST_MS
 
 
 def _is_of(row: bytes, session_id: str) -> bool:

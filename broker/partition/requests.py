@@ -171,12 +171,14 @@ class AcceptSession(WithReceived):
     """Lock the session `session_id` for a receiver, or with None the idle session with the oldest message.
 
     `reply` gets a `Received` with one `SessionGrant` or none. `announce` is called when the session has messages
-    (again), `lost` when the session's lock expires.
+    (again). When the session's lock expires, `ended_idle` gets the instant if no message was locked, else `lost` is
+    called.
     """
 
     session_id: str | None
     announce: Callable[[None], None]
     lost: Callable[[BrokerError], None]
+    ended_idle: Callable[[int], None]
     reply: Callable[[Received[SessionGrant]], None]
     by: str = ""
 

@@ -253,6 +253,10 @@ class MessageSessions:
 
     # ---- time
 
+    def is_held(self, name: str) -> bool:
+        """Whether a receiver holds session `name`."""
+        return name in self._held
+
     def ends(self) -> dict[str, int]:
         """The ends of all session locks (Unix ms), by session."""
         return {name: held.until_at for name, held in self._held.items()}
@@ -273,8 +277,12 @@ class MessageSessions:
             held = next(iter(self._held.values()))
             if held.until_at > now:
                 return
+            is_idle = not held.locks
             self._end(held, now, view, step, counted=True)
-            step.effects.append((held.lost, service_errors.session_lock_lost()))
+            if is_idle:
+                step.effects.append((held.ended_idle, held.until_at))
+            else:
+                step.effects.append((held.lost, service_errors.session_lock_lost()))
 
     def lose_all(self) -> None:
         """Report a lost session lock to every receiver."""

@@ -32,6 +32,10 @@ class FakeSessionConsumer:
     closed: bool = False
     settled: list[tuple[bytes, Outcome]] = field(default_factory=list)
 
+    @property
+    def holds_session(self) -> bool:
+        return not self.closed
+
     def deliver_to(self, deliver: Callable[[Sequence[Delivery]], None]) -> None:
         self.deliver = deliver
 

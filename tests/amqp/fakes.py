@@ -240,7 +240,9 @@ class FakeBroker(FakeVerbs):
             raise lock_lost()
         return [self.now_ms + 60_000 + index for index in range(len(tokens))]
 
-    async def settle(self, address: str, tokens: Sequence[bytes], outcome: Outcome) -> None:
+    async def settle(
+        self, address: str, tokens: Sequence[bytes], outcome: Outcome, session_id: str | None = None
+    ) -> None:
         queue = self.queue_at(address)
         for each in tokens:
             if queue.locked.pop(each, None) is None:

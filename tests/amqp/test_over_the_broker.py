@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 from structlog.testing import capture_logs
@@ -215,8 +216,28 @@ async def test_a_sessions_state_and_lock_are_kept_over_the_node(both: Together) 
     both.clock.advance(29_000)
     await both.nothing()
     both.clock.advance(1_000)
-    await both.frames(DETACH)
     assert (await ask("renew-session-lock", {"session-id": "s-1"})).condition == "com.microsoft:session-lock-lost"
+    both.clock.advance(1_500)  # it had nothing to settle: it is told a while later
+    await both.frames(DETACH)
+
+
+async def test_a_message_lock_that_is_over_says_nothing_about_a_session_that_is_held(both: Together) -> None:
+    await both.send(message("m", "s-1"), address="s")
+    await both.accept("s-1")
+    await both.frames(ATTACH)
+    both.wire.flow(0, 5)
+    (transfer,) = await both.frames(TRANSFER)
+    ask = Asker(both.wire, "s")
+    tokens = {"lock-tokens": Array(0x98, (UUID(bytes_le=transfer.get(2)),)), "disposition-status": "completed"}
+    assert (await ask("update-disposition", {**tokens, "session-id": "s-1"})).status == 200
+    again = await ask("update-disposition", {**tokens, "session-id": "s-1"})
+    assert again.condition == "com.microsoft:message-lock-lost"
+    elsewhere = [await ask("update-disposition", {**tokens, **more}) for more in ({}, {"session-id": "s-2"})]
+    assert {each.condition for each in elsewhere} == {"com.microsoft:session-lock-lost"}
+    both.wire.dispose(accepted, 0)
+    (answer,) = await both.frames(DISPOSITION)
+    assert answer.get(4).value[0].value[0] == "com.microsoft:message-lock-lost"
+    await both.nothing()
 
 
 async def test_plain_receivers_and_session_receivers_keep_to_their_own_kind(both: Together) -> None:

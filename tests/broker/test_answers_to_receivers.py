@@ -77,7 +77,7 @@ def test_a_session_gets_a_message_once_that_returns_after_a_refused_batch(mode: 
 
     run(send_whole([parse_message(encoded(name, group_id="s")) for name in "abc"], nothing))
     accepted: list[Received[SessionGrant]] = []
-    run(AcceptSession("s", nothing, nothing, accepted.append))
+    run(AcceptSession("s", nothing, nothing, nothing, accepted.append))
     (grant,) = accepted[0].deliveries
 
     def take(count: int, mode: ReceiveMode) -> list[Delivery]:

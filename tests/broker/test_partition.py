@@ -222,19 +222,43 @@ def test_a_deferred_message_comes_back_by_its_number_only(driver: Driver) -> Non
     assert driver.settle(third.token, Complete()) is None
 
 
-def test_each_deferral_counts_as_a_delivery_and_none_dead_letters() -> None:
-    driver = Driver(replace(QUEUE, max_delivery_count=2))
+def test_each_deferral_counts_as_a_delivery_and_the_last_one_dead_letters() -> None:
+    driver = Driver(replace(QUEUE, max_delivery_count=3))
     driver.send(encoded("a"))
     (delivery,) = driver.take()
     numbers = [delivery.sequence_number]
     counts: list[int] = []
-    for _ in range(3):
+    for _ in range(2):
         assert driver.settle(delivery.token, Defer()) is None
         (delivery,) = driver.ask(ReceiveDeferred, SubQueue.ACTIVE, numbers, ReceiveMode.PEEK_LOCK, None)
         counts.append(decoded([delivery])[0].delivery_count)
-    assert counts == [1, 2, 3]
-    assert driver.take(sub_queue=DEAD) == []
+    assert counts == [1, 2]
+    assert driver.settle(delivery.token, Defer({"kept": 1})) is None
+    (dead,) = decoded(driver.take(sub_queue=DEAD))
+    assert (dead.delivery_count, dead.properties["DeadLetterReason"]) == (3, "MaxDeliveryCountExceeded")
+    assert dead.properties["kept"] == 1
     driver.check()
+
+
+def test_a_deferral_of_the_only_delivery_dead_letters() -> None:
+    driver = Driver(replace(QUEUE, max_delivery_count=1))
+    driver.send(encoded("a"))
+    (delivery,) = driver.take()
+    assert driver.settle(delivery.token, Defer()) is None
+    assert len(driver.take(sub_queue=DEAD)) == 1
+    error = driver.ask(ReceiveDeferred, SubQueue.ACTIVE, [delivery.sequence_number], ReceiveMode.PEEK_LOCK, None)
+    assert error.condition is Condition.MESSAGE_NOT_FOUND
+
+
+def test_dead_letters_are_deferred_as_often_as_one_likes() -> None:
+    driver = Driver(replace(QUEUE, max_delivery_count=1))
+    driver.send(encoded("a"))
+    (delivery,) = driver.take()
+    driver.settle(delivery.token, DeadLetter())
+    (delivery,) = driver.take(sub_queue=DEAD)
+    for _ in range(3):
+        assert driver.settle(delivery.token, Defer()) is None
+        (delivery,) = driver.ask(ReceiveDeferred, DEAD, [delivery.sequence_number], ReceiveMode.PEEK_LOCK, None)
 
 
 def test_an_operator_locks_messages_by_number_wherever_they_stand(driver: Driver) -> None:
@@ -377,6 +401,21 @@ def test_peek_shows_every_state_in_order_and_locks_nothing(driver: Driver) -> No
     states = [decoded_state(payload) for _, payload in rows]
     assert states == [("a", 1), ("b", 0), ("c", 0), ("d", 0)]
     assert bodies(driver) == ["c", "d"]
+
+
+def test_a_peek_shows_how_long_messages_are_locked_and_no_token(driver: Driver) -> None:
+    for name in "abcd":
+        driver.send(encoded(name))
+    first, _ = driver.take(2)
+    driver.settle(first.token, Release())
+    driver.now += 1_000
+    driver.take()
+    peeked = [read(payload) for _, payload in driver.ask(Peek, SubQueue.ACTIVE, 0, 10, 1 << 20, None)]
+    seen = [(bytes(each.body).decode(), each.annotations.get("x-opt-locked-until")) for each in peeked]
+    lock_ms = QUEUE.lock_duration_ms
+    ends = [driver.now + lock_ms, driver.now - 1_000 + lock_ms, None, None]
+    assert seen == list(zip("abcd", ends, strict=True))
+    assert not any("x-opt-lock-token" in (each.instructions or {}) for each in peeked)
 
 
 def decoded_state(payload: bytes) -> tuple[str, int]:

@@ -435,14 +435,14 @@ class Simulation:
                 self.holdings[expected.name] = grants[0].grant, expected.holding
 
         return Act(
-            lambda reply: AcceptSession(name, nothing, nothing, reply),
+            lambda reply: AcceptSession(name, nothing, nothing, nothing, reply),
             lambda model, now: model.accept(name, now),
             check,
         )
 
     def accept_next(self) -> Act:
         return Act(
-            lambda reply: AcceptSession(None, nothing, nothing, reply),
+            lambda reply: AcceptSession(None, nothing, nothing, nothing, reply),
             lambda model, now: model.accept(None, now),
             lambda answer, held: same([grant.session_id for grant in answer.deliveries], [held.name]),
         )

@@ -31,7 +31,7 @@ def driver() -> Driver:
 
 def accept(driver: Driver, name: str | None) -> SessionGrant:
     answers: list[Received[SessionGrant]] = []
-    driver.run(AcceptSession(name, lambda _: None, lambda _: None, answers.append))
+    driver.run(AcceptSession(name, lambda _: None, lambda _: None, lambda _: None, answers.append))
     (grant,) = answers[0].deliveries
     assert isinstance(grant, SessionGrant)
     return grant

@@ -21,10 +21,12 @@ from emubus.broker.api import (
 )
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
+from emubus.broker.entities.links import IDLE_LOSS_MS
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription
+from emubus.broker.partition.receive import GREATEST_MS
 
-from .driving import decoded, encoded
+from .driving import decoded, encoded, read
 from .namespace import WAIT_S, Receiver, loop_turns, open_broker, send
 
 START = 1_800_000_000_000
@@ -224,7 +226,63 @@ async def test_a_holder_of_either_mode_keeps_its_session_until_the_lock_ends(
     assert await broker.renew_session("s", "a") == clock.now_ms() + LOCK_MS
     clock.advance(LOCK_MS)
     await loop_turns(50)
+    if mode is ReceiveMode.RECEIVE_AND_DELETE:  # nothing was locked
+        assert holder.lost == []
+        clock.advance(IDLE_LOSS_MS)
+        await loop_turns(50)
     assert [error.condition for error in holder.lost] == [Condition.SESSION_LOCK_LOST]
+
+
+async def test_a_holder_with_nothing_to_settle_is_told_a_while_after_the_lock_s_end(
+    clock: Clock, queue: QueueDescription
+) -> None:
+    broker = open_broker(queue, clock=clock)
+    holder = Holder(broker, "a")
+    consumer = await holder.accepted()
+    consumer.set_credit(5)
+    clock.advance(LOCK_MS)
+    await loop_turns(50)
+    assert (holder.lost, consumer.holds_session) == ([], False)
+    with pytest.raises(BrokerError, match="session lock has expired"):
+        await broker.renew_session("s", "a")
+    await fill(broker, "a", each=1)
+    assert await holder.drain() == []  # answered, and the messages are not its any more
+    clock.advance(IDLE_LOSS_MS - 1)
+    next_holder = Holder(broker, "a")
+    assert bodies(await next_holder.drain()) == ["a0"]
+    assert holder.lost == []
+    clock.advance(1)
+    await loop_turns(50)
+    assert [error.condition for error in holder.lost] == [Condition.SESSION_LOCK_LOST]
+    clock.advance(LOCK_MS - 2 * IDLE_LOSS_MS)
+    await loop_turns(50)
+    assert next_holder.lost == []
+
+
+async def test_a_holder_that_is_closed_after_its_lock_s_end_is_told_nothing(clock: Clock) -> None:
+    broker = open_broker(QueueDescription("s", requires_session=True, lock_duration_ms=LOCK_MS), clock=clock)
+    holder = Holder(broker, "a")
+    consumer = await holder.accepted()
+    clock.advance(LOCK_MS)
+    await loop_turns(50)
+    consumer.close()
+    clock.advance(IDLE_LOSS_MS)
+    await loop_turns(50)
+    assert holder.lost == []
+
+
+async def test_messages_of_a_session_have_no_end_of_their_own(clock: Clock, queue: QueueDescription) -> None:
+    broker = open_broker(queue, clock=clock)
+    await fill(broker, "a", each=2)
+    holder = Holder(broker, "a")
+    (first,) = await holder.receive(1)
+    assert decoded([first])[0].annotations["x-opt-locked-until"] == GREATEST_MS
+    await holder.settle(first, Defer())
+    numbers = [first.sequence_number]
+    (deferred,) = await broker.receive_by_sequence_number("s", numbers, ReceiveMode.PEEK_LOCK, "a")
+    peeked = [read(each).annotations for each in await broker.peek("s", 0, 10, 1 << 20)]
+    assert decoded([deferred])[0].annotations["x-opt-locked-until"] == GREATEST_MS
+    assert [each.get("x-opt-locked-until") for each in peeked] == [GREATEST_MS, None]
 
 
 async def test_renewing_a_session_keeps_it_and_its_messages(clock: Clock, queue: QueueDescription) -> None:

@@ -64,7 +64,7 @@ class Twin:
 
         if self.sessions and sub_queue is ACTIVE:
             accepted: list[Received[SessionGrant]] = []
-            self.run(now, AcceptSession(None, nothing, nothing, accepted.append))
+            self.run(now, AcceptSession(None, nothing, nothing, nothing, accepted.append))
             self.grants += accepted[0].deliveries
             for grant in self.grants:
                 self.run(now, ReceiveFromSession(grant.grant, count, mode, got))

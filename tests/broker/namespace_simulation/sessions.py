@@ -140,6 +140,10 @@ class Sessions:
         run.world.loop.run_until_idle()
         consumer.set_credit(0)
         holding = holder.holding
+        if holding.until <= run.model.now:  # by time: its receiver is told a while later, and gets nothing meanwhile
+            if got:
+                run.report("one holder", f"{command} gets messages of a session that it no longer holds")
+            return
         free = [item for item in run.model.available(command.of, ACTIVE) if item.session == command.name]
         is_sure = run.model.calm and holding.is_sure
         if is_sure and (len(got) < min(command.count, len(free)) or not drained):
