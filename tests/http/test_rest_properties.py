@@ -19,7 +19,18 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emubus.codec.types import Described, Float, Int, Symbol, Timestamp, Ubyte
+from emubus.codec import decimals
+from emubus.codec.types import (
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Described,
+    Float,
+    Int,
+    Symbol,
+    Timestamp,
+    Ubyte,
+)
 from emubus.testing import EmubusServer
 from emubus.web.rest.texts import (
     header_text,
@@ -442,7 +453,14 @@ def test_every_value_that_has_a_text_comes_back_from_it(value: object) -> None:
         (Timestamp(AT_MS + 999), f'"{DATE}"'),
         (Timestamp(1 << 62), None),
         (Described(Symbol("com.microsoft:timespan"), 900_000_000), "90.0"),
-        (Described(Symbol("com.microsoft:uri"), "http://x"), None),
+        (Described(Symbol("com.microsoft:uri"), "http://x"), '"http://x"'),
+        (Described(Symbol("com.microsoft:datetime-offset"), AT_MS * 10_000 + 621_355_968_000_000_000), f'"{DATE}"'),
+        (Described(Symbol("other"), 5), None),
+        (Decimal128(decimals.from_text("19.90", 16)), "19.90"),
+        (Decimal64(decimals.from_text("-1E+3", 8)), "-1000"),
+        (Decimal32(decimals.from_text("0.5", 4)), "0.5"),
+        (Decimal128(decimals.from_text("1E+6000", 16)), None),
+        (Decimal128(decimals.from_text("NaN", 16)), None),
         (b"x", None),
         ([1], None),
         (None, None),

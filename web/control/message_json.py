@@ -14,9 +14,10 @@ from typing import Final, TypedDict
 
 from ...broker.admin.overview import Seen
 from ...broker.message.message import effective_ttl
+from ...codec import decimals
 from ...codec.decode import decode
 from ...codec.errors import DecodeError
-from ...codec.types import Array, Described, Symbol, Timestamp
+from ...codec.types import Array, Decimal32, Decimal64, Decimal128, Described, Symbol, Timestamp
 from ..json_reader import JsonError, read_json
 from ..messages.annotations import STATES
 from .paging import NEXT_PAGE
@@ -232,6 +233,8 @@ def json_value(value: object) -> object:
             return _clean(str.__str__(value))
         case uuid.UUID():
             return {"type": "uuid", "value": str(value)}
+        case Decimal32() | Decimal64() | Decimal128():
+            return {"type": type(value).__name__.lower(), "value": decimals.to_text(value)}
         case bytes():
             kind = "binary" if type(value) is bytes else type(value).__name__.lower()
             return {"type": kind, "value": _base64(value)}

@@ -13,14 +13,19 @@ import math
 import re
 import uuid
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from email.utils import formatdate
 from typing import Final
 
-from ...codec.types import Char, Described, Float, Symbol, Timestamp
+from ...codec import decimals
+from ...codec.types import Char, Decimal32, Decimal64, Decimal128, Described, Float, Symbol, Timestamp
 
 LONG_MAX: Final = (1 << 63) - 1
 TICKS_PER_S: Final = 10_000_000
 TIME_SPAN: Final = "com.microsoft:timespan"  # as .NET puts a TimeSpan into a property: a long of ticks
+_DATE_TIME_OFFSET: Final = "com.microsoft:datetime-offset"  # ticks since the year 1
+_URI: Final = "com.microsoft:uri"
+_TICKS_AT_1970: Final = 621_355_968_000_000_000
 
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _HTTP_DATE: Final = re.compile(r"[A-Z][a-z]{2}, (\d\d) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d):(\d\d) GMT", re.ASCII)
@@ -34,6 +39,7 @@ _WORDS: Final = {
     "Infinity": math.inf,
     "-Infinity": -math.inf,
 }
+_DECIMAL_PLACES_MAX: Final = 60  # twice what a decimal of .NET has
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f]")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
@@ -124,10 +130,24 @@ def property_text(value: object) -> str | None:
             return _quoted(str.__str__(value))
         case uuid.UUID():
             return f'"{value}"'
+        case Decimal32() | Decimal64() | Decimal128():
+            return _decimal(decimals.to_text(value))
+        case Described(descriptor, str() as uri) if descriptor == _URI:
+            return _quoted(str.__str__(uri))
+        case Described(descriptor, int() as ticks) if descriptor == _DATE_TIME_OFFSET:
+            return property_text(Timestamp((int(ticks) - _TICKS_AT_1970) // (TICKS_PER_S // 1_000)))
         case Described(descriptor, int() as ticks) if descriptor == TIME_SPAN:
             return _number(int(ticks) / TICKS_PER_S)
         case _:
             return None
+
+
+def _decimal(text: str) -> str | None:
+    """A decimal without an exponent, as .NET writes it; None for one that is no number, or that no header holds."""
+    if not text[-1].isdigit() or text.startswith("0x"):
+        return None
+    number = Decimal(text)
+    return format(number, "f") if abs(number.adjusted()) <= _DECIMAL_PLACES_MAX else None
 
 
 def _number(value: float) -> str:
