@@ -19,7 +19,6 @@ from ..broker.model.descriptions import (
     RuleDescription,
     SelectorFilter,
     SqlFilter,
-    TypedText,
 )
 from ..broker.rules.context import MessageContext
 from ..broker.rules.correlation import FIELDS
@@ -28,8 +27,9 @@ from ..broker.rules.filters import compile_filter
 from ..broker.rules.sql import syntax
 from ..broker.rules.sql.compiler import Compiler
 from ..broker.rules.sql.grammar import parse_filter
-from ..broker.rules.values import Value, compare, from_description
+from ..broker.rules.values import OPAQUE, Value, compare, from_description, kind_text, to_text
 from .sql_text import names_in, text_of
+from .unknown import absence, no_operator, why_unknown
 
 REASONS_MAX: Final = 3
 """Alternatives of an OR that are explained."""
@@ -99,8 +99,12 @@ def _of_correlation(filter_: CorrelationFilter, context: MessageContext) -> str:
         wanted[name] = value, context.folded().get(name.lower())
     reasons: list[str] = []
     for name, (value, found) in wanted.items():
-        if compare(operator.eq, found, from_description(value)) is not True:
-            reasons.append(f"{name} must be {_shown(value)}, and {_is(found)}")
+        wanted_value = from_description(value)
+        truth = compare(operator.eq, found, wanted_value)
+        if truth is not True:
+            said = f"{name} must be {_shown(wanted_value)}, and is {'not set' if found is None else _shown(found)}"
+            is_of_kind = truth is False or found is None
+            reasons.append(said if is_of_kind else f"{said}: {no_operator('=', found, wanted_value)}")
     return "; ".join(reasons)
 
 
@@ -115,7 +119,10 @@ def _of_predicate(node: syntax.Predicate, compiler: Compiler, context: MessageCo
             reasons = [_of_predicate(item, compiler, context) for item in items[:REASONS_MAX]]
             more = len(items) - len(reasons)
             return "; ".join(reasons) + (f"; and {more} more" if more else "")
-    return f"{text_of(node)} is {_truth(compiler.compile(node).evaluate(context))}{_values(node, compiler, context)}"
+    truth = compiler.compile(node).evaluate(context)
+    said = f"{text_of(node)} is {_truth(truth)}{_values(node, compiler, context)}"
+    why = why_unknown(node, compiler, context) if truth is None else ""
+    return said if not why or why in said else f"{said}: {why}"
 
 
 def _truth(truth: object) -> str:
@@ -124,17 +131,17 @@ def _truth(truth: object) -> str:
 
 def _values(node: syntax.Predicate, compiler: Compiler, context: MessageContext) -> str:
     """The values of the properties of a predicate, as the end of a sentence."""
-    texts = {text_of(name): compiler.compile(name).evaluate(context) for name in names_in(node)}
-    shown = ", ".join(f"{name} {_is(value)}" for name, value in texts.items())
+    texts: dict[str, str] = {}
+    for name in names_in(node):
+        value = compiler.compile(name).evaluate(context)
+        texts[text_of(name)] = absence(name, context) if value is None else f"is {_shown(value)}"
+    shown = ", ".join(f"{name} {said}" for name, said in texts.items())
     return f" ({shown})" if shown else ""
 
 
-def _is(value: object) -> str:
-    return "is not set" if value is None else f"is {_shown(value)}"
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, TypedText):
-        value = value.text
-    text = f"'{value}'" if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+def _shown(value: Value) -> str:
+    if value is OPAQUE:
+        return kind_text(value)
+    text = f"'{value}'" if isinstance(value, str) else to_text(value)
+    text = text.lower() if isinstance(value, bool) else text
     return text if len(text) <= VALUE_CHARS_MAX else f"{text[:VALUE_CHARS_MAX]}…"

@@ -79,7 +79,8 @@ WRITERS = {"emubus/commands/terminal.py", "emubus/logging.py", "emubus/__main__.
 ANY_ALLOWED = (  # where values have no static type
     *("amqp/wire/", "spark_connector/", "storage/lmdb_store.py", "storage/memory_store.py"),  # libraries without types
     *("broker/model/descriptions.py", "broker/model/profiles.py"),  # JSON of the catalog; values by field name
-    *("broker/rules/values.py", "broker/rules/sql/compiler.py", "codec/decode.py", "codec/encode.py"),  # tables by type
+    *("broker/rules/numbers.py", "broker/rules/values.py", "broker/rules/sql/compiler.py"),  # tables by type
+    *("codec/decode.py", "codec/encode.py", "story/unknown.py"),  # tables by type
     *("broker/rules/sql/grammar.py", "broker/rules/sql/selector"),  # the parser's tree
     "emubus/container.py",  # arguments of the Docker SDK
 )

@@ -31,7 +31,7 @@ class TypedText:
     text: str
 
 
-TEXT_TYPE_NAMES: Final = ("dateTime", "duration", "guid", "long")
+TEXT_TYPE_NAMES: Final = ("dateTime", "decimal", "duration", "guid", "long")
 """The types of `TypedText`; a `long` may be as small as an int."""
 
 PropertyValue = str | int | float | bool | None | TypedText

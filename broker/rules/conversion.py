@@ -10,13 +10,47 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Final
 
-from ...codec.types import Byte, Char, Described, Float, Int, Long, Short, Symbol, Timestamp, Ubyte, Uint, Ulong, Ushort
+from ...codec import decimals
+from ...codec.types import (
+    Byte,
+    Char,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Described,
+    Float,
+    Int,
+    Long,
+    Short,
+    Symbol,
+    Timestamp,
+    Ubyte,
+    Uint,
+    Ulong,
+    Ushort,
+)
 from ..message.bounds import IDENTIFIER_CHARS_MAX
 from .errors import FilterException
 from .names import Kind, SystemProperty
-from .values import OPAQUE, Instant, Span, Value, parse_instant, parse_span, to_amqp, to_text
+from .numbers import INTEGERS
+from .values import (
+    DATE_TIME_OFFSET,
+    OPAQUE,
+    TIME_SPAN,
+    URI,
+    Instant,
+    OffsetInstant,
+    Span,
+    Value,
+    parse_decimal,
+    parse_instant,
+    parse_span,
+    to_amqp,
+    to_text,
+)
 
 _IDENTIFIERS: Final = frozenset({"MessageId", "SessionId", "PartitionKey", "ViaPartitionKey"})
 _FLOAT_MAX: Final = 3.4028234663852886e38
@@ -83,7 +117,7 @@ def user_value(value: Value, raw: object, replaced: object) -> object:
     `raw` is the AMQP value copied from another property, None for a computed one; `replaced` is the old value or None.
     `value` is not None. Raises FilterException for a list, map or binary that was not copied from a property.
     """
-    convert = _USER.get(type(replaced))
+    convert = _DESCRIBED.get(replaced.descriptor) if isinstance(replaced, Described) else _USER.get(type(replaced))
     if convert is not None and value is not OPAQUE:
         try:
             return convert(value)
@@ -102,8 +136,12 @@ def _integer(make: Callable[[int], int], bits: int, *, signed: bool) -> Callable
     def convert(value: Value) -> int:
         if isinstance(value, str):
             value = int(value) if len(value) <= _INTEGER_CHARS_MAX and "_" not in value else value
-        elif isinstance(value, float) and value.is_integer():
+        elif (isinstance(value, float) and value.is_integer()) or (
+            type(value) is Decimal and value == value.to_integral_value() and value.adjusted() < _INTEGER_CHARS_MAX
+        ):
             value = int(value)
+        elif type(value) in INTEGERS:
+            value = int(value)  # type: ignore[arg-type]
         if type(value) is not int or value not in allowed:
             raise ValueError("not an integer of this width")
         return make(value)
@@ -112,6 +150,10 @@ def _integer(make: Callable[[int], int], bits: int, *, signed: bool) -> Callable
 
 
 def _double(value: Value) -> float:
+    if type(value) is Decimal:
+        if Decimal(repr(float(value))) != value:
+            raise ValueError("not a double without a loss")
+        return float(value)
     if isinstance(value, bool | Instant | Span) or not isinstance(value, int | float | str):
         raise ValueError("not a number")
     if isinstance(value, str) and "_" in value:
@@ -126,6 +168,21 @@ def _float(value: Value) -> Float:
     return Float(number)
 
 
+def _decimal(make: Callable[[bytes], bytes], width: int) -> Callable[[Value], bytes]:
+    def convert(value: Value) -> bytes:
+        if isinstance(value, str):
+            value = parse_decimal(value)
+        elif isinstance(value, float) and math.isfinite(value):
+            value = Decimal(f"{value:.15g}")  # a double has 15 sure digits; C# takes as many
+        elif type(value) in INTEGERS:
+            value = Decimal(int(value))  # type: ignore[arg-type]
+        if type(value) is not Decimal:
+            raise ValueError("not a decimal")
+        return make(decimals.from_text(str(value), width))
+
+    return convert
+
+
 def _char(value: Value) -> Char:
     text = _text(value)
     if len(text) != 1:
@@ -133,22 +190,44 @@ def _char(value: Value) -> Char:
     return Char(text)
 
 
-def _timestamp(value: Value) -> object:
+def _instant_of(value: Value) -> Instant:
     instant = parse_instant(value) if isinstance(value, str) else value
     if not isinstance(instant, Instant):
         raise ValueError("not an instant")
-    return to_amqp(instant)
+    return instant
+
+
+def _timestamp(value: Value) -> object:
+    return to_amqp(Instant(_instant_of(value)))
+
+
+def _date_time_offset(value: Value) -> object:
+    return to_amqp(OffsetInstant(_instant_of(value)))
 
 
 def _guid(value: Value) -> uuid.UUID:
     return value if isinstance(value, uuid.UUID) else uuid.UUID(_text(value))
 
 
-def _described(value: Value) -> object:
+def _time_span(value: Value) -> object:
     span = parse_span(value) if isinstance(value, str) else value
     if not isinstance(span, Span):
         raise ValueError("not a time span")
     return to_amqp(span)
+
+
+def _uri(value: Value) -> object:
+    if type(value) is not str:
+        raise ValueError("not a string")
+    return Described(Symbol(URI), value)
+
+
+_DESCRIBED: Final[Mapping[object, Callable[[Value], object]]] = {
+    Symbol(TIME_SPAN): _time_span,
+    Symbol(DATE_TIME_OFFSET): _date_time_offset,
+    Symbol(URI): _uri,
+}
+"""By descriptor, for what .NET describes."""
 
 
 _USER: Final[Mapping[type, Callable[[Value], object]]] = {
@@ -167,7 +246,9 @@ _USER: Final[Mapping[type, Callable[[Value], object]]] = {
     Ulong: _integer(Ulong, 64, signed=False),
     float: _double,
     Float: _float,
+    Decimal32: _decimal(Decimal32, 4),
+    Decimal64: _decimal(Decimal64, 8),
+    Decimal128: _decimal(Decimal128, 16),
     Timestamp: _timestamp,
     uuid.UUID: _guid,
-    Described: _described,
 }

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from ...codec.types import Char
 from ..message.message import Message
 from ..model.descriptions import RuleDescription
 from .compiled import CompiledFilter, Equality, Space, Test
 from .context import MessageContext
 from .errors import FilterException
 from .filters import compile_filter
+from .numbers import integer_of
 from .values import equality_key
 
 if TYPE_CHECKING:
@@ -311,6 +313,8 @@ class RuleIndex:
             for name, value in context.folded().items():
                 if name in folded:
                     found.append(folded[name].get(equality_key(value)))
+                    if type(value) is Char:  # equals its text, and its number
+                        found.append(folded[name].get(equality_key(integer_of(value))))
         return [rules for rules in found if rules is not None]
 
 

@@ -1,12 +1,10 @@
 """Values of rules: kinds, three-valued truth, comparison and arithmetic as in C# [wire 10.9].
 
-Knows the kinds to which AMQP types map, the operators on each kind, and the text form of values. Does not know messages
-and expressions. Pure functions on immutable values.
+Knows the kinds to which AMQP types map, the operators on each kind, and the text form of values; `numbers` calculates.
+Does not know messages and expressions. Pure functions on immutable values. What each operator makes of each kind is the
+table in docs/reference/operators.md.
 
-UNKNOWN and null are one value, `None`; an operation on it is UNKNOWN. Decisions where Service Bus publishes nothing:
-integers have 64 bits and wrap around; division of an integer by zero and Int64.MinValue / -1 raise `FilterException`;
-doubles follow IEEE 754; an integer with a double becomes a double; `+` with a string concatenates; incompatible kinds
-give UNKNOWN.
+UNKNOWN and null are one value, `None`; an operation on it is UNKNOWN. So is an operation that its kinds do not have.
 """
 
 from __future__ import annotations
@@ -17,11 +15,26 @@ import re
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any, Final
 
-from ...codec.types import Byte, Char, Described, Float, Int, Long, Short, Symbol, Timestamp, Ubyte, Uint, Ulong, Ushort
+from ...codec import decimals
+from ...codec.types import (
+    Char,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Described,
+    Float,
+    Int,
+    Long,
+    Symbol,
+    Timestamp,
+    Ulong,
+)
 from ..model.descriptions import PropertyValue, TypedText
-from ..model.durations import parse_duration
+from ..model.durations import format_duration, parse_duration
+from . import numbers
 from .errors import FilterException
 
 TEXT_CHARS_MAX: Final = 32 * 1024
@@ -37,6 +50,12 @@ class Instant(int):
     __slots__ = ()
 
 
+class OffsetInstant(Instant):
+    """A point in time that .NET sent as a DateTimeOffset; its offset is not sent."""
+
+    __slots__ = ()
+
+
 class Span(int):
     """A length of time: ticks of 100 ns."""
 
@@ -44,17 +63,23 @@ class Span(int):
 
 
 class Opaque:
-    """Values without operators: binary, decimals, lists, maps."""
+    """Values without operators: binary, lists, maps, decimals that are no numbers."""
 
     __slots__ = ()
 
 
 OPAQUE: Final = Opaque()
-Value = bool | int | float | str | uuid.UUID | Opaque | None
+Value = bool | int | float | Decimal | str | uuid.UUID | Opaque | None
 
 TICKS_PER_MS: Final = 10_000
+TIME_SPAN: Final = "com.microsoft:timespan"
+DATE_TIME_OFFSET: Final = "com.microsoft:datetime-offset"
+URI: Final = "com.microsoft:uri"
 _TICKS_AT_1970: Final = 621_355_968_000_000_000  # .NET counts from the year 1
-_INT64_MIN, _INT64_MAX, _UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
+_INSTANTS: Final = range(-_TICKS_AT_1970, 3_155_378_976_000_000_000 - _TICKS_AT_1970)  # the years 1 to 9999
+_INT32: Final = range(-(2**31), 2**31)
+_INT64: Final = range(-(2**63), 2**63)
+_UINT64_MAX: Final = 2**64 - 1
 
 # ---------------------------------------------------------------- kinds
 
@@ -66,12 +91,17 @@ def _described(value: Any) -> Value:
 
 
 _DESCRIBED: Final[Mapping[str, Callable[[Any], Value]]] = {
-    "com.microsoft:timespan": lambda ticks: Span(ticks) if isinstance(ticks, int) else OPAQUE,
-    "com.microsoft:datetime-offset": lambda ticks: (
-        Instant(ticks - _TICKS_AT_1970) if isinstance(ticks, int) else OPAQUE
-    ),
-    "com.microsoft:uri": lambda text: str(text) if isinstance(text, str) else OPAQUE,
+    TIME_SPAN: lambda ticks: Span(ticks) if isinstance(ticks, int) else OPAQUE,
+    DATE_TIME_OFFSET: lambda ticks: OffsetInstant(ticks - _TICKS_AT_1970) if isinstance(ticks, int) else OPAQUE,
+    URI: lambda text: str(text) if isinstance(text, str) else OPAQUE,
 }
+
+
+def _decimal(octets: bytes) -> Value:
+    text = decimals.to_text(octets)
+    if not text[-1].isdigit() or text.startswith("0x"):  # infinite, or no number; .NET has neither
+        return OPAQUE
+    return Decimal(text)
 
 
 def _same(value: Any) -> Value:
@@ -80,75 +110,109 @@ def _same(value: Any) -> Value:
 
 
 _NORMALISERS: Final[Mapping[type[Any], Callable[[Any], Value]]] = {
-    **dict.fromkeys((type(None), bool, int, float, str, uuid.UUID, Instant, Span), _same),
-    **dict.fromkeys((Byte, Short, Int, Long, Ubyte, Ushort, Uint, Ulong), int),
-    **dict.fromkeys((Symbol, Char), str),
-    Float: float,
+    **dict.fromkeys((type(None), bool, float, str, uuid.UUID, Instant, OffsetInstant, Span, Decimal, Char), _same),
+    **dict.fromkeys((*numbers.INTEGERS, Float), _same),
+    **dict.fromkeys((Decimal32, Decimal64, Decimal128), _decimal),
+    Symbol: str,
     Timestamp: lambda ms: Instant(ms * TICKS_PER_MS),
     Described: _described,
 }
 
 
 def normalise(raw: Any) -> Value:
-    """Convert a decoded AMQP value to one of the exact types of this module."""
+    """Convert a decoded AMQP value to one of the exact types of this module; numbers and chars keep theirs."""
     convert = _NORMALISERS.get(type(raw))
     return OPAQUE if convert is None else convert(raw)
 
 
 def to_amqp(value: Value) -> object:
-    """Convert a computed value to AMQP; integers become longs."""
-    if isinstance(value, Instant):
-        return Timestamp(value // TICKS_PER_MS)
-    if isinstance(value, Span):
-        return Described(Symbol("com.microsoft:timespan"), Long(value))
-    return value
+    """Convert a computed value to AMQP; a plain integer is a long."""
+    match value:
+        case OffsetInstant():
+            return Described(Symbol(DATE_TIME_OFFSET), Long(value + _TICKS_AT_1970))
+        case Instant():
+            return Timestamp(value // TICKS_PER_MS)
+        case Span():
+            return Described(Symbol(TIME_SPAN), Long(value))
+        case Decimal():
+            return Decimal128(decimals.from_text(str(value), 16))
+        case _:
+            return value
 
 
 def from_description(value: PropertyValue) -> Value:
-    """Convert the value of a parameter or a filter property. Raises ValueError."""
+    """Convert the value of a parameter or a filter property; an integer of 32 bits is an int. Raises ValueError."""
     if isinstance(value, TypedText):
         read = TEXT_TYPES.get(value.type)
         if read is None:
             raise ValueError(f"values of type {value.type!r:.40} cannot be compared")
         return _in_64_bits(read(value.text))
+    if type(value) is int and value in _INT32:
+        return Int(value)
     return _in_64_bits(value)
 
 
 def _in_64_bits(value: Value) -> Value:
-    if isinstance(value, int) and not _INT64_MIN <= value <= _UINT64_MAX:
+    if type(value) is not int or value in _INT64:
+        return value
+    if value > _UINT64_MAX or value < 0:
         raise ValueError(f"{str(value)[:30]} does not fit 64 bits")
-    return value
+    return Ulong(value)
 
 
-_NUMBER, _TEXT, _BOOLEAN, _INSTANT, _SPAN, _GUID = range(1, 7)
+# Bits, so that two kinds of numbers joined by `|` say how they compare.
+_INTEGER, _REAL, _DECIMAL, _CHAR, _TEXT, _BOOLEAN, _INSTANT, _SPAN, _GUID = (1 << bit for bit in range(9))
+_NUMBERS: Final = _INTEGER | _REAL | _DECIMAL
 _KINDS: Final[Mapping[type, int]] = {
-    int: _NUMBER,
-    float: _NUMBER,
+    **dict.fromkeys(numbers.INTEGERS, _INTEGER),
+    float: _REAL,
+    Float: _REAL,
+    Decimal: _DECIMAL,
+    Char: _CHAR,
     str: _TEXT,
     bool: _BOOLEAN,
     Instant: _INSTANT,
+    OffsetInstant: _INSTANT,
     Span: _SPAN,
     uuid.UUID: _GUID,
 }
 _kind = _KINDS.get
 
+_WORDS: Final[Mapping[int, str]] = {
+    **dict.fromkeys((_INTEGER, _REAL), "a number"),
+    _DECIMAL: "a decimal",
+    _CHAR: "a char",
+    _TEXT: "a string",
+    _BOOLEAN: "a boolean",
+    _INSTANT: "a date",
+    _SPAN: "a time span",
+    _GUID: "a GUID",
+}
+
+
+def kind_text(value: Value) -> str:
+    """Name the kind of a value that is not None, with its article."""
+    return _WORDS.get(_kind(type(value), 0), "a value without operators")
+
 
 def equality_key(value: Any) -> object:
-    """Return a dict key: equal values have equal keys.
+    """Return a dict key: equal values have equal keys, but for a char, which equals its number, too.
 
     The reverse holds for strings, booleans, instants, spans and GUIDs, not for numbers.
     """
     kind = _kind(type(value))
     if kind == _TEXT:
         return value
-    if kind == _NUMBER:
+    if kind is None:
+        return kind, value
+    if kind & _NUMBERS:
         return float(value)
-    return type(value), value  # separates TRUE from 1, and the subclasses of int from both
+    return str(value) if kind == _CHAR else (kind, value)  # separates TRUE from 1, and the subclasses of int
 
 
 def keys_decide(value: Any) -> bool:
     """Whether every value with the same `equality_key` is equal to this one."""
-    return type(value) is not int and type(value) is not float
+    return not _kind(type(value), 0) & _NUMBERS
 
 
 # ---------------------------------------------------------------- comparison
@@ -163,98 +227,119 @@ COMPARISONS: Final[Mapping[str, Operator]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_EQUALITY_ONLY: Final = (_BOOLEAN, _GUID)
+_EQUALITY_ONLY: Final = _BOOLEAN | _GUID
 
 
 def compare(test: Operator, left: Any, right: Any) -> Truth:
     """Compare two values by one of `COMPARISONS`."""
-    kind = _kind(type(left))
-    if kind is None or kind != _kind(type(right)):
+    kind, other = _kind(type(left)), _kind(type(right))
+    if kind == other:
+        if kind is None or (kind & _EQUALITY_ONLY and test is not operator.eq and test is not operator.ne):
+            return None
+        return test(left, right)
+    if kind is None or other is None:
         return None
-    if kind == _NUMBER and type(left) is not type(right):
-        return test(float(left), float(right))
-    if kind in _EQUALITY_ONLY and test is not operator.eq and test is not operator.ne:
-        return None
-    return test(left, right)
+    both = kind | other
+    if not both & ~_NUMBERS:
+        return test(float(left), float(right)) if both & _REAL else test(left, right)
+    if both == _CHAR | _TEXT:
+        return test(str(left), str(right))
+    if both & _CHAR and not both & ~(_CHAR | _NUMBERS):
+        return compare(test, *(ord(each) if type(each) is Char else each for each in (left, right)))
+    return None
 
 
 # ---------------------------------------------------------------- arithmetic
 
 
-def wrapped(number: int) -> int:
-    """Wrap `number` to a signed 64-bit integer."""
-    return ((number + 2**63) & _UINT64_MAX) - 2**63
-
-
 def add(left: Value, right: Value) -> Value:
-    """Add numbers; concatenate if one side is a string."""
-    if isinstance(left, str) or isinstance(right, str):
+    """Add numbers, a span to a date or a span; concatenate if one side is a string."""
+    if type(left) is str or type(right) is str:
         if left is None or right is None or left is OPAQUE or right is OPAQUE:
             return None
         text = to_text(left) + to_text(right)
         if len(text) > TEXT_CHARS_MAX:
             raise FilterException(f"A string of {len(text)} characters is longer than {TEXT_CHARS_MAX}.")
         return text
-    return _numeric(left, right, operator.add, operator.add)
+    result = numbers.calculate(numbers.ADD, left, right)
+    if result is None and type(right) is Span:
+        if isinstance(left, Instant):
+            return _instant(left, left + right)
+        if type(left) is Span:
+            return _span(left + right)
+    return result
 
 
 def subtract(left: Value, right: Value) -> Value:
-    """Difference of numbers."""
-    return _numeric(left, right, operator.sub, operator.sub)
+    """Difference of numbers, of two dates (a span), of a date or a span and a span."""
+    result = numbers.calculate(numbers.SUBTRACT, left, right)
+    if result is None and isinstance(left, Instant):
+        if isinstance(right, Instant):
+            return _span(left - right)
+        if type(right) is Span:
+            return _instant(left, left - right)
+    if result is None and type(left) is Span and type(right) is Span:
+        return _span(left - right)
+    return result
 
 
 def multiply(left: Value, right: Value) -> Value:
-    """Product of numbers."""
-    return _numeric(left, right, operator.mul, operator.mul)
+    """Product of numbers, or of a span and a number that is no decimal."""
+    result = numbers.calculate(numbers.MULTIPLY, left, right)
+    if result is None:
+        span, factor = (left, right) if type(left) is Span else (right, left)
+        if type(span) is Span and _is_factor(factor):
+            return _scaled(int(span) * numbers.double_of(factor))
+    return result
 
 
 def divide(left: Value, right: Value) -> Value:
-    """Quotient of numbers; for integers truncated towards zero."""
-    return _numeric(left, right, _divide_integers, _divide_doubles)
+    """Quotient of numbers, truncated for integers; of a span and a number a span, of two spans a double."""
+    result = numbers.calculate(numbers.DIVIDE, left, right)
+    if result is None and type(left) is Span:
+        if type(right) is Span:
+            return numbers.divide_doubles(float(left), float(right))
+        if _is_factor(right):
+            return _scaled(numbers.divide_doubles(float(left), numbers.double_of(right)))
+    return result
 
 
 def modulo(left: Value, right: Value) -> Value:
     """Remainder of the division, with the sign of the dividend."""
-    return _numeric(left, right, _modulo_integers, _modulo_doubles)
+    return numbers.calculate(numbers.MODULO, left, right)
 
 
 def negate(value: Value) -> Value:
-    """The number with the other sign."""
-    return subtract(0, value) if type(value) is int else -value if type(value) is float else None
+    """The number or span with the other sign."""
+    return _span(-value) if type(value) is Span else numbers.negated(value)
 
 
-def _numeric(left: Any, right: Any, integers: Callable[[Any, Any], Any], doubles: Callable[[Any, Any], Any]) -> Value:
-    if _kind(type(left)) != _NUMBER or _kind(type(right)) != _NUMBER:
-        return None
-    if type(left) is int and type(right) is int:
-        return wrapped(integers(left, right))
-    result: float = doubles(float(left), float(right))
-    return result
+def plus(value: Value) -> Value:
+    """The number or span itself; an integer smaller than an int becomes one."""
+    return value if type(value) is Span else numbers.promoted(value)
 
 
-def _divide_integers(left: int, right: int) -> int:
-    if right == 0:
-        raise FilterException("Attempted to divide by zero.")
-    if left == _INT64_MIN and right == -1:
-        raise FilterException("Arithmetic operation resulted in an overflow.")
-    quotient = abs(left) // abs(right)
-    return quotient if (left < 0) == (right < 0) else -quotient
+def _is_factor(value: Value) -> bool:
+    """Whether C# converts the value to a double."""
+    return type(value) is Char or bool(_kind(type(value), 0) & (_INTEGER | _REAL))
 
 
-def _modulo_integers(left: int, right: int) -> int:
-    return left - right * _divide_integers(left, right)
+def _scaled(ticks: float) -> Span:
+    if not -(2.0**63) <= ticks < 2.0**63:  # also NaN
+        raise FilterException("The time span is too long, or no number.")
+    return _span(round(ticks))
 
 
-def _divide_doubles(left: float, right: float) -> float:
-    if right:
-        return left / right
-    if math.isnan(left) or math.isnan(right) or not left:
-        return math.nan
-    return math.copysign(math.inf, left) * math.copysign(1.0, right)
+def _span(ticks: int) -> Span:
+    if ticks not in _INT64:
+        raise FilterException("The time span is longer than 10675199 days.")
+    return Span(ticks)
 
 
-def _modulo_doubles(left: float, right: float) -> float:
-    return math.fmod(left, right) if right and math.isfinite(left) else math.nan
+def _instant(of: Instant, ticks: int) -> Instant:
+    if ticks not in _INSTANTS:
+        raise FilterException("The date lies outside the years 1 to 9999.")
+    return type(of)(ticks)
 
 
 ARITHMETIC: Final[Mapping[str, Callable[[Value, Value], Value]]] = {
@@ -273,6 +358,9 @@ _CLOCK_SPAN: Final = re.compile(
     r"(?::(?P<seconds>\d{1,2})(?:\.(?P<fraction>\d{1,7}))?)?",
     re.ASCII,
 )
+_BELOW_MS: Final = re.compile(r"\.\d{3}(\d{1,4})\d*S$", re.ASCII)
+_TICK: Final = re.compile(r"\.\d{6}(\d)", re.ASCII)
+_DECIMAL_TEXT: Final = re.compile(r"[+-]?(?:\d{1,60}(?:\.\d{0,60})?|\.\d{1,60})", re.ASCII)
 
 
 def parse_instant(text: str) -> Instant:
@@ -280,18 +368,48 @@ def parse_instant(text: str) -> Instant:
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return Instant((moment - _EPOCH) // timedelta(microseconds=1) * 10)
+    tick = _TICK.search(text)  # Python cuts off behind the microsecond
+    return Instant((moment - _EPOCH) // timedelta(microseconds=1) * 10 + (int(tick.group(1)) if tick else 0))
 
 
 def parse_span(text: str) -> Span:
     """Parse an ISO 8601 duration (`PT1M`) or a .NET TimeSpan (`00:01:00`, `1.02:03:04.5`). Raises ValueError."""
     match = _CLOCK_SPAN.fullmatch(text)
     if match is None:
-        return Span(parse_duration(text) * TICKS_PER_MS)
+        return _iso_span(text)
     days, hours, minutes, seconds = (int(match.group(unit) or 0) for unit in ("days", "hours", "minutes", "seconds"))
     ticks = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000 * TICKS_PER_MS
     ticks += int((match.group("fraction") or "0").ljust(7, "0"))
     return Span(-ticks if match.group("sign") else ticks)
+
+
+def _iso_span(text: str) -> Span:
+    body = text.removeprefix("-")
+    ticks = parse_duration(body) * TICKS_PER_MS
+    finer = _BELOW_MS.search(body)
+    ticks += int(finer.group(1).ljust(4, "0")) if finer is not None else 0
+    if ticks not in _INT64:
+        raise ValueError(f"{text!r:.40} is longer than 10675199 days")
+    return Span(-ticks if body != text else ticks)
+
+
+def iso_span(span: Span) -> str:
+    """Format a span as an ISO 8601 duration, exact to the tick."""
+    sign, ticks = "-" if span < 0 else "", abs(int(span))
+    if ticks % TICKS_PER_MS:
+        seconds, below = divmod(ticks, 1_000 * TICKS_PER_MS)
+        return f"{sign}PT{seconds}.{below:07}S"
+    return sign + format_duration(ticks // TICKS_PER_MS)
+
+
+def parse_decimal(text: str) -> Decimal:
+    """Parse a decimal number that a decimal of .NET holds. Raises ValueError."""
+    if _DECIMAL_TEXT.fullmatch(text) is None:
+        raise ValueError(f"{text!r:.40} is no decimal number")
+    try:
+        return numbers.fitted(Decimal(text))
+    except FilterException as error:
+        raise ValueError(str(error)) from None
 
 
 TEXT_TYPES: Final[Mapping[str, Callable[[str], Value]]] = {
@@ -299,6 +417,7 @@ TEXT_TYPES: Final[Mapping[str, Callable[[str], Value]]] = {
     "duration": parse_span,
     "guid": uuid.UUID,
     "long": int,  # also for values that fit an int
+    "decimal": parse_decimal,
 }
 """Parsers of `TypedText` by XML Schema type; they raise ValueError."""
 
@@ -311,9 +430,13 @@ def to_text(value: Value) -> str:
                 moment = _EPOCH + timedelta(microseconds=value // 10)
             except OverflowError:
                 raise FilterException("An instant lies outside the years 1 to 9999.") from None
-            return moment.isoformat(timespec="microseconds").replace("+00:00", "Z").replace(".000000", "")
+            tick = str(value % 10) if value % 10 else ""
+            text = moment.isoformat(timespec="microseconds").replace("+00:00", f"{tick}Z")
+            return text.replace(".000000Z", "Z")
         case Span():
             return _span_text(value)
+        case Decimal():
+            return format(value, "f")
         case float():
             return _float_text(value)
         case _:
@@ -332,5 +455,7 @@ def _span_text(span: Span) -> str:
 def _float_text(number: float) -> str:
     if math.isinf(number):
         return "Infinity" if number > 0 else "-Infinity"
-    text = repr(number)
-    return "NaN" if math.isnan(number) else text.removesuffix(".0").upper()
+    if math.isnan(number):
+        return "NaN"
+    text = numbers.single_text(number) if type(number) is Float else repr(number)
+    return text.removesuffix(".0").upper()

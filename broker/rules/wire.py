@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Final
 
 from ...codec.types import Described, Int, Long, Symbol, Timestamp, Ulong
@@ -21,9 +22,8 @@ from ..model.descriptions import (
     TrueFilter,
     TypedText,
 )
-from ..model.durations import format_duration
 from .errors import FilterException
-from .values import TEXT_TYPES, TICKS_PER_MS, Instant, Span, Value, normalise, to_amqp, to_text
+from .values import TEXT_TYPES, Instant, Span, Value, iso_span, normalise, to_amqp, to_text
 
 # Rule and action codes are 0x137_…, filter codes 0x1370_…; both are correct.
 RULE_DESCRIPTION: Final = Ulong(0x0000013700000004)
@@ -131,12 +131,16 @@ def _value_from_amqp(name: str, raw: object) -> PropertyValue:
     match value:
         case Instant():
             return TypedText("dateTime", _instant_text(name, value))
-        case Span() if value >= 0:
-            return TypedText("duration", format_duration(value // TICKS_PER_MS))
+        case Span():
+            return TypedText("duration", iso_span(value))
+        case Decimal():
+            return TypedText("decimal", to_text(value))
         case uuid.UUID():
             return TypedText("guid", str(value))
-        case None | bool() | int() | float() | str():
+        case None | bool():
             return value
+        case int() | float() | str():  # the types of the codec become Python's own
+            return int(value) if isinstance(value, int) else float(value) if isinstance(value, float) else str(value)
     raise _wrong(f"correlation-filter.properties[{name!r:.80}]", f"values of type {_type(raw)} cannot be compared")
 
 

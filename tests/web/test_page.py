@@ -383,7 +383,7 @@ def test_rules_are_added_tried_and_deleted(tab: Tab, server: EmubusServer, name:
     expect(rows.nth(0)).to_contain_text("matches")
     expect(rows.nth(1)).to_contain_text("Label = hot")
     expect(rows.nth(1)).to_contain_text("color = (removed)")
-    expect(rows.nth(2)).to_contain_text("does not match")
+    expect(rows.nth(2)).to_contain_text("does not match: tenant must be 't1', and is not set")
     assert counts(server, path) == {}
     page.get_by_role("button", name="Delete the rule $Default").click()
     expect(rows).to_have_count(2)

@@ -54,6 +54,7 @@ READERS: Final[Mapping[str, Callable[[str], PropertyValue]]] = {
     "long": _parse_long,
     "double": _parse_double,
     "boolean": _parse_boolean,
+    "decimal": lambda text: TypedText("decimal", text),
     "dateTime": lambda text: TypedText("dateTime", text),
     "duration": lambda text: TypedText("duration", text),
     "guid": lambda text: TypedText("guid", text),

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ...broker.message.builder import TTL_MS_MAX, NewMessage
+from ...broker.rules.values import parse_decimal, to_amqp
+from ...broker.rules.values import parse_span as parse_tick_span
 from ...codec.types import Long, Timestamp
 from .forms import Form, FormError, parse_instant, parse_span, quoted
 
@@ -46,6 +48,8 @@ PROPERTY_TYPES: Final[Mapping[str, tuple[Callable[[str], object], str]]] = {
     "boolean": (lambda text: _TRUTHS[text.lower()], "true or false"),
     "timestamp": (lambda text: Timestamp(parse_instant(text)), "an instant such as 2030-01-01T12:00Z"),
     "uuid": (uuid.UUID, "a UUID"),
+    "decimal": (lambda text: to_amqp(parse_decimal(text)), "a decimal number such as 19.90"),
+    "time span": (lambda text: to_amqp(parse_tick_span(text)), "a time span such as PT1M or 00:01:00"),
 }
 """Types of application properties: reader of the text, and what is allowed."""
 

@@ -21,8 +21,18 @@ from ...model.descriptions import PropertyValue
 from ..compiled import CompiledFilter, Equality, Space, Test, all_of
 from ..context import MessageContext
 from ..errors import FilterError, FilterException
-from ..names import system_property, unknown_system_property
-from ..values import ARITHMETIC, COMPARISONS, Truth, Value, compare, equality_key, from_description, keys_decide, negate
+from ..values import (
+    ARITHMETIC,
+    COMPARISONS,
+    Truth,
+    Value,
+    compare,
+    equality_key,
+    from_description,
+    keys_decide,
+    negate,
+    plus,
+)
 from . import syntax
 from .grammar import parse_filter
 from .patterns import Pattern, like_pattern
@@ -109,33 +119,20 @@ class Compiler:
 
     def _property_call(self, node: syntax.PropertyCall) -> Compiled:
         argument = self.compile(node.argument)
-        if argument.is_constant:
-            name = argument.evaluate(_NO_MESSAGE)
-            known = named(name) if type(name) is str else syntax.Constant(None)
-            if isinstance(known, str):
-                raise FilterError(known, line=node.line, column=node.column, token=str(name))
-            return self.compile(known)
+        self.reads_user = True
         read = argument.evaluate
 
         def evaluate(context: MessageContext) -> Value:
             name = read(context)
-            if type(name) is not str:
-                return None
-            known = named(name)
-            if isinstance(known, str):
-                raise FilterException(f"property(): {known}")
-            if isinstance(known, syntax.SystemName):
-                return context.system(known.name)
-            return context.folded().get(known.name.lower())
+            return property_named(name, context.folded()) if type(name) is str else None
 
-        return Compiled(evaluate, False, False)
+        return Compiled(evaluate, False, argument.is_safe)
 
     def _signed(self, node: syntax.Signed) -> Compiled:
         operand = self.compile(node.operand)
         read = operand.evaluate
-        if node.negative:
-            return _of(lambda context: negate(read(context)), [operand])
-        return _of(lambda context: negate(negate(read(context))), [operand])  # UNKNOWN for a non-number
+        sign = negate if node.negative else plus
+        return _of(lambda context: sign(read(context)), [operand], is_safe=False)  # a span may be too long
 
     def _chain(self, node: syntax.Chain) -> Compiled:
         first = self.compile(node.first)
@@ -149,8 +146,8 @@ class Compiler:
                 value = apply(value, read(context))
             return value
 
-        # Division by zero and a concatenation that is too long raise.
-        return _of(evaluate, [first, *rest], is_safe=all(sign in "-*" for sign, _ in node.rest))
+        # Division by zero raises, and what is too large: a string, a decimal, a date, a span.
+        return _of(evaluate, [first, *rest], is_safe=False)
 
     # ------------------------------------------------------------ predicates
 
@@ -209,10 +206,12 @@ class Compiler:
 
         def evaluate(context: MessageContext) -> Truth:
             value, text, character = read(context), read_pattern(context), read_escape(context)
-            if type(value) is not str or type(text) is not str or (has_escape and type(character) is not str):
+            if not isinstance(value, str) or not isinstance(text, str):
+                return None
+            if has_escape and not isinstance(character, str):
                 return None
             try:
-                return like_pattern(text, character).matches(value)
+                return like_pattern(text, cast("str | None", character)).matches(value)
             except ValueError as error:
                 raise FilterException(f"LIKE: {error}") from None
 
@@ -271,21 +270,20 @@ COMPILERS: Final[Compilers] = {
 }
 
 
-def named(text: str) -> syntax.Property | str:
-    """Return the property that the argument of `property()` names, or an error text."""
-    scope, dot, name = text.partition(".")
-    if not dot or scope.lower() not in ("sys", "user"):
-        return syntax.UserName(text)
-    if scope.lower() == "user":
-        return syntax.UserName(name)
-    known = system_property(name)
-    return unknown_system_property(name) if known is None else syntax.SystemName(known.name, 0, 0)
+def property_named(name: str, properties: Mapping[str, Value]) -> Value:
+    """Return what `property(name)` finds: an application property, never a system one.
+
+    A user of the service read no system property by it under any name (MicrosoftDocs/azure-docs, thread 87667).
+    `properties` has lower-case names.
+    """
+    key = name.lower()
+    return properties[key] if key in properties else properties.get(key.removeprefix("user."))
 
 
 def _compare_with_text(test: Callable[[Any, Any], bool], read: Read, text: str) -> Test:
     def evaluate(context: MessageContext) -> Truth:
         value = read(context)
-        return test(value, text) if type(value) is str else None
+        return test(value, text) if type(value) is str else compare(test, value, text)
 
     return evaluate
 

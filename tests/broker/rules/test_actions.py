@@ -74,7 +74,7 @@ def typed(values: Mapping[str, object]) -> dict[str, tuple[type, object]]:
         ("REMOVE b; SET a = b", {"b": "x"}, {}),
         ("REMOVE a SET a = 5", {"a": "text"}, {"a": Long(5)}),
         ("SET a = 'n' + 1", {}, {"a": "n1"}),
-        ("SET a = property('b')", {"b": Int(4)}, {"b": Int(4), "a": Long(4)}),
+        ("SET a = property('b')", {"b": Int(4)}, {"b": Int(4), "a": Int(4)}),
         ("SET a = sys.Label + '!'", {}, {"a": "label!"}),
         ("SET a = 1; SET sys.Label = 'new'; SET b = sys.Label", {}, {"a": Long(1), "b": "new"}),
         ("REMOVE sys.Label; SET b = sys.Label", {}, {}),

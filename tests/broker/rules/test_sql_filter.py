@@ -215,7 +215,11 @@ EXPRESSIONS: list[tuple[str, bool | None]] = [
     ("property('n') = 5", T),
     ("p('N') = 5", T),
     ("p('user.n') = 5", T),
-    ("p('sys.Size') > 0", T),
+    # Users of the service report that property() finds no system property (MicrosoftDocs/azure-docs, thread 87667).
+    ("p('sys.Size') > 0", U),
+    ("p('Size') > 0", U),
+    ("p('sys.Mine') = 11", T),
+    ("p('user.mine') = 12", T),
     ("p('s' + '') = 'text'", T),
     ("p(name) = 5", T),
     ("P(missing) = 5", U),
@@ -261,6 +265,8 @@ USER: dict[Any, object] = {
     "index": 8,
     "notes": 9,
     "order1": 10,
+    "sys.mine": 11,
+    "user.mine": 12,
 }
 
 
@@ -284,7 +290,7 @@ def test_all_widths_of_numbers_compare_by_value(value: object) -> None:
         (Char("x"), "v = 'x'", T),
         (Float(0.1), "v = 0.1", F),
         (Ulong(2**64 - 1), "v > 9223372036854775807", T),
-        (Decimal128(bytes(16)), "v = 0", U),
+        (Decimal128(bytes(16)), "v = 0", T),
         ([1], "v = 1", U),
         (Described(Symbol("com.microsoft:uri"), "http://x/"), "v = 'http://x/'", T),
         (Described(Symbol("com.microsoft:timespan"), Long(5)), "v = v", T),
@@ -381,14 +387,13 @@ def test_a_filter_that_is_never_true_is_known_to_be(expression: str) -> None:
         ("1 / 0 = 1", "Attempted to divide by zero."),
         ("missing = 1 AND 1 / n = 1", "Attempted to divide by zero."),
         ("-9223372036854775808 / (n - 1) = 1", "Arithmetic operation resulted in an overflow."),
-        ("p(odd) = 1", "property(): there is no system property 'Lable'; did you mean sys.Label?"),
         ("'a' LIKE '%' ESCAPE long", "LIKE: the ESCAPE of LIKE must be one character, not 2"),
         ("'a' LIKE bang ESCAPE bang", "LIKE: a LIKE pattern must not end with its escape character"),
         ("big + big = 'x'", "A string of 40000 characters is longer than 32768."),
     ],
 )
 def test_a_filter_that_cannot_be_evaluated_says_why(expression: str, problem: str) -> None:
-    user = {"n": 0, "odd": "sys.Lable", "long": "ab", "bang": "!", "big": "x" * 20_000}
+    user = {"n": 0, "long": "ab", "bang": "!", "big": "x" * 20_000}
     with pytest.raises(FilterException) as caught:
         truth(expression, user)
     assert str(caught.value) == problem

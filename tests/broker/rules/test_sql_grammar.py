@@ -60,7 +60,6 @@ REFUSED = [
     ("sys.Lable = 'x'", "SQL filter: there is no system property 'Lable'; did you mean sys.Label?", 1, 5, "Lable"),
     ("a = 1 OR\nsys.[Subjet] = 'x'", None, 2, 5, "[Subjet]"),
     ("sys.Xyzzy = 1", "SQL filter: there is no system property 'Xyzzy'", 1, 5, "Xyzzy"),
-    ("a = p('sys.Siz')", None, 1, 5, "sys.Siz"),
 ]
 
 

@@ -25,6 +25,8 @@ from ....broker.model.descriptions import (
     TypedText,
 )
 from ....broker.rules import MessageContext
+from ....broker.rules.values import OPAQUE, Value, kind_text, to_text
+from ....story.verdicts import why_not
 from ..flashes import Flash
 from ..forms import REFUSALS, Failed, Form, FormError, read_form
 from ..message_form import FIELDS, PROPERTY_TYPES, encoded, message_in
@@ -49,10 +51,14 @@ CHANGED: Final = ("Label", "CorrelationId", "MessageId", "To", "ReplyTo", "Sessi
 
 @dataclass(frozen=True, slots=True)
 class RuleVerdict:
-    """A rule's verdict for the page: `changes` are the properties that its action set on the copy."""
+    """A rule's verdict for the page: `changes` are the properties that its action set on the copy.
+
+    `reason` says why it does not match.
+    """
 
     verdict: Verdict
     changes: Sequence[tuple[str, str]]
+    reason: str
 
 
 async def show(
@@ -168,13 +174,21 @@ async def try_message(site: Site, request: web.Request) -> web.Response:
     try:
         rules = site.broker.administration.rules(entity.path)
         message = parse_message(encoded(message_in(form, now)))
+        context = MessageContext(message, enqueued_at=now)
         verdicts = [
-            RuleVerdict(each, _changes(each, MessageContext(message))) for each in try_rules(rules, message, now)
+            RuleVerdict(
+                each, _changes(each, context), why_not(each.rule.filter, context) if each.matches is False else ""
+            )
+            for each in try_rules(rules, message, now)
         ]
     except REFUSALS as error:
         return await show(site, request, form.failed("try", error), entity.path)
     assert isinstance(entity.description, SubscriptionDescription)
     return await show(site, request, Failed("try", form.values), entity.path, verdicts)
+
+
+def _text(value: Value) -> str:
+    return kind_text(value) if value is OPAQUE else to_text(value)
 
 
 def _changes(verdict: Verdict, before: MessageContext) -> list[tuple[str, str]]:
@@ -187,5 +201,5 @@ def _changes(verdict: Verdict, before: MessageContext) -> list[tuple[str, str]]:
         if after.system(name) != before.system(name)
     ]
     old, new = before.named(), after.named()
-    changes += [(name, str(value)) for name, value in new.items() if name not in old or old[name] != value]
+    changes += [(name, _text(value)) for name, value in new.items() if name not in old or old[name] != value]
     return changes + [(name, "(removed)") for name in old if name not in new]
