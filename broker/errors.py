@@ -59,7 +59,7 @@ class BrokerError(Exception):
 
 
 class KeysDifferError(BrokerError):
-    """The keys of a delivery contradict each other: SessionId and PartitionKey, or the keys of a batch.
+    """The keys of a delivery contradict each other (SessionId and PartitionKey, or those of a batch), or are missing.
 
     REST messaging answers 400 instead of the 405 of other not-allowed operations (P9).
     """
@@ -67,6 +67,10 @@ class KeysDifferError(BrokerError):
 
 class WrongCharactersError(BrokerError):
     """A name holds a character that no name may hold. The management API says so with the request's own address."""
+
+
+class EmptyBatchError(BrokerError):
+    """A batch holds no message. Over AMQP the service closes the link, whose name its text has."""
 
 
 class UnknownOutcomeError(BrokerError):

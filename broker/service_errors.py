@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .errors import BrokerError, Condition, KeysDifferError, UnknownOutcomeError, WrongCharactersError
+from .errors import (
+    BrokerError,
+    Condition,
+    EmptyBatchError,
+    KeysDifferError,
+    UnknownOutcomeError,
+    WrongCharactersError,
+)
 
 HOST_SUFFIX = ".servicebus.windows.net"
 SUBSCRIPTIONS = "/subscriptions/"
@@ -261,6 +268,15 @@ def too_large(size_bytes: int, size_bytes_max: int) -> BrokerError:
     )
 
 
+def batch_empty(link: str) -> BrokerError:
+    """A batch holds no message, or is larger than a batch may be: the broker takes that for an empty one."""
+    return EmptyBatchError(
+        Condition.NOT_ALLOWED,
+        f"The link '{link}' is force detached by the broker because publisher(link1) received a batch message with no "
+        "data in it. Detach origin: Publisher.",
+    )
+
+
 def too_many_receives(path: str, count_max: int) -> BrokerError:
     """The entity, or the topic with its subscriptions, has the maximum of waiting receivers."""
     return BrokerError(
@@ -286,6 +302,29 @@ def mixed_keys() -> BrokerError:
         Condition.NOT_ALLOWED,
         "Batching brokered messages with distinct SessionId or PartitionKey is not supported for an entity with "
         "partitioning enabled.",
+    )
+
+
+def mixed_ids(partition: int, partition_key: str | None, session_id: str | None, message_id: str | None) -> BrokerError:
+    """The same for an entity that detects duplicates, where the MessageId is a key: says what the first message has.
+
+    A message without any key is refused so when it is scheduled. The two blanks and the full stop are the service's.
+    """
+    return KeysDifferError(
+        Condition.NOT_ALLOWED,
+        "Batching brokered messages with distinct SessionId, PartitionKey, or MessageId  is not supported for an "
+        f"entity with partitioning and duplicate detection enabled.LogicalPartitionId:{partition}::"
+        f"PartitionKey:{partition_key or ''}::SessionId:{session_id or ''}::MessageId:{message_id or ''}::"
+        "ViaPartitionKey:::",
+    )
+
+
+def key_missing() -> BrokerError:
+    """A message without a key for a partitioned entity that detects duplicates (P8): it can have no partition."""
+    return KeysDifferError(
+        Condition.NOT_ALLOWED,
+        "Message to a partitioned entity with duplicate detection enabled must have either PartitionKey or MessageId "
+        "set",
     )
 
 
@@ -406,11 +445,19 @@ def transaction_spans_partitions() -> BrokerError:
     return BrokerError(Condition.NOT_ALLOWED, "Transactions cannot span multiple entities or partitions of an entity.")
 
 
-def transaction_over(transaction_id: bytes, timeout_s: int, *, is_work: bool) -> BrokerError:
-    """The transaction has ended or never existed: an answer to work in it, or to a discharge.
+def transaction_undeclared(*, is_work: bool) -> BrokerError:
+    """The connection has declared no such transaction, or has discharged it: the answer to work, or to a discharge.
 
-    For work the service has another condition: the Java SDK takes work that is rejected with unknown-id for done.
+    Work closes its link: the Java SDK takes work that is rejected with unknown-id for done.
     """
+    text = "Transaction is not declared"
+    if is_work:
+        text = "Transaction hasn't been declared yet, or has already been discharged"
+    return BrokerError(Condition.TRANSACTION_UNKNOWN_ID, text)
+
+
+def transaction_over(transaction_id: bytes, timeout_s: int, *, is_work: bool) -> BrokerError:
+    """The time of a transaction was over: an answer to work in it, or to a discharge."""
     minutes, seconds = divmod(timeout_s, 60)
     return BrokerError(
         Condition.NOT_ALLOWED if is_work else Condition.TRANSACTION_UNKNOWN_ID,

@@ -187,7 +187,8 @@ class Overview:
     def route(self, entity: Entity, *, session_id: str | None, partition_key: str | None, **more: str | None) -> Route:
         """Return the route of a message (P32) with these properties, or with `message_id`, or with a `key`.
 
-        Raises BrokerError (not-allowed) if session id and partition key differ (P9), or for a subscription.
+        Raises BrokerError (not-allowed) if session id and partition key differ (P9), if there is none of them where a
+        message needs a key (P8), or for a subscription.
         """
         description = entity.description
         if isinstance(description, SubscriptionDescription):
@@ -201,6 +202,8 @@ class Overview:
             candidates["message-id"] = more.get("message_id")
         source, key = next(((name, key) for name, key in candidates.items() if key is not None), (None, None))
         count = len(entity.partitions)
+        if key is None and entity.needs_key:
+            raise service_errors.key_missing()
         if key is None and count > 1:
             available = any(handle.worker.available for handle in entity.partitions)
             return Route(None, None, count, None, None, available)

@@ -41,7 +41,6 @@ from .router import key_of
 T = TypeVar("T")
 
 PART_COPIES_MAX = 1024  # of the messages of one part to a topic
-BATCH_MESSAGES_MAX = 4500  # per batch envelope, as in the service
 
 
 def is_known_refusal(error: BrokerError) -> bool:
@@ -55,13 +54,7 @@ def parse_delivery(data: bytes, bounds: MessageBounds, *, batch: bool) -> list[M
     """Parse and judge each message of a delivery, whatever becomes of the others. Raises BrokerError for a bad one."""
     if not batch:
         return [parse_sent(data, bounds)]
-    encoded = split_batch(data, BATCH_MESSAGES_MAX + 1)
-    if len(encoded) > BATCH_MESSAGES_MAX:
-        raise BrokerError(
-            Condition.MESSAGE_SIZE_EXCEEDED,
-            f"The batch holds more than {BATCH_MESSAGES_MAX} messages; at most {BATCH_MESSAGES_MAX} are allowed.",
-        )
-    return [parse_sent(each, bounds) for each in encoded]
+    return [parse_sent(each, bounds) for each in split_batch(data)]
 
 
 class Entity(EntityBase):
@@ -74,6 +67,8 @@ class Entity(EntityBase):
         try:
             messages = self.parse(data, batch=batch)
             index, keyed = self.route(messages)
+            if not keyed and self.needs_key:
+                raise service_errors.key_missing()
         except BrokerError as error:
             done(error)
             return
@@ -94,7 +89,7 @@ class Entity(EntityBase):
         duplicates = self.detects_duplicates
         keys = [key_of(message, duplicate_detection=duplicates) for message in messages]
         if keys.count(None) == len(keys):
-            self._deal(positions, messages, done, by)
+            self._send_unkeyed(positions, messages, done, by)
         else:
             groups: dict[int | None, tuple[list[int], list[Message]]] = {}
             partition_of = self._router.handle
@@ -109,7 +104,7 @@ class Entity(EntityBase):
             for index, group in groups.items():
                 self._send_to(index or 0, *group, done, by)
             if unkeyed is not None:
-                self._deal(*unkeyed, done, by)
+                self._send_unkeyed(*unkeyed, done, by)
 
     def _parse_run(self, run: Sequence[bytes], done: RunDone) -> tuple[list[int], list[Message]]:
         """Return positions and messages of the deliveries that the entity takes; `done` gets the others."""
@@ -143,6 +138,13 @@ class Entity(EntityBase):
         size = len(messages) if self.routing is None else max(1, PART_COPIES_MAX // max(1, self.routing.copies_max))
         for start in range(0, len(messages), size):
             yield messages[start : start + size], positions[start : start + size]
+
+    def _send_unkeyed(self, positions: list[int], messages: list[Message], done: RunDone, by: str) -> None:
+        """Send messages without keys, or refuse them where the MessageId would be the key (P8)."""
+        if self.needs_key:
+            done(positions, service_errors.key_missing())
+        else:
+            self._deal(positions, messages, done, by)
 
     def _deal(self, positions: list[int], messages: list[Message], done: RunDone, by: str) -> None:
         """Send messages without keys to the partitions in turn (P11), what one partition gets of them together."""

@@ -237,6 +237,11 @@ class EntityBase:
         return not isinstance(description, SubscriptionDescription) and description.requires_duplicate_detection
 
     @property
+    def needs_key(self) -> bool:
+        """Whether a message without a key is refused (P8)."""
+        return len(self.partitions) > 1 and self.detects_duplicates
+
+    @property
     def requires_session(self) -> bool:
         """Whether receivers must use message sessions."""
         description = self.description

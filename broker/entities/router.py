@@ -45,11 +45,16 @@ class Router:
         """
         if self.partition_count == 1:
             return 0
-        key = key_of(messages[0], duplicate_detection=duplicate_detection)
+        first = messages[0]
+        key = key_of(first, duplicate_detection=duplicate_detection)
+        index = None if key is None else partition_for_key(key, self.partition_count)
         for message in messages[1:]:
             if key_of(message, duplicate_detection=duplicate_detection) != key:
-                raise service_errors.mixed_keys()
-        return None if key is None else partition_for_key(key, self.partition_count)
+                if not duplicate_detection:
+                    raise service_errors.mixed_keys()
+                shown = first.partition_key, first.session_id, first.message_id
+                raise service_errors.mixed_ids(index or 0, *shown)
+        return index
 
     def next(self) -> int:
         """Return the next partition index in turn (P11)."""

@@ -41,6 +41,8 @@ async def schedule(entity: Entity, messages: Sequence[Message]) -> tuple[list[in
     groups: dict[int | None, list[int]] = {}
     for position, message in enumerate(messages):
         index, keyed = entity.route([message])
+        if not keyed and entity.needs_key:  # the service says so of a single message, too (HealthChecks 248)
+            raise service_errors.mixed_ids(index, None, None, message.message_id)
         groups.setdefault(index if keyed else None, []).append(position)
     try:
         if len(groups) == 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,10 +14,11 @@ from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.entities.router import Router
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.message.builder import envelope
+from emubus.broker.message.builder import NewMessage, envelope
 from emubus.broker.message.message import parse_message
 from emubus.broker.model.catalog import CatalogError
-from emubus.broker.model.descriptions import EntityStatus, QueueDescription
+from emubus.broker.model.descriptions import EntityStatus, QueueDescription, TopicDescription
+from emubus.broker.service_errors import key_missing, mixed_ids
 
 from .driving import decoded, encoded, read
 from .namespace import Receiver, open_broker, per_partition, send
@@ -91,6 +92,51 @@ async def test_p12_a_batch_with_different_keys_is_refused_whole() -> None:
     assert await Receiver(broker, "parts").drain() == []
     await send(broker, "plain", data, batch=True)
     assert len(await Receiver(broker, "plain").drain()) == 2
+
+
+@pytest.mark.parametrize("topic", [False, True])
+@pytest.mark.parametrize("way", ["send", "batch", "run", "schedule"])
+async def test_p08_a_message_without_a_key_is_refused_where_its_id_would_be_the_key(way: str, topic: bool) -> None:
+    """As five teams met it in production; texts: azure-docs 30242, HealthChecks 248 and 255."""
+    broker = open_broker(PARTITIONED)
+    kind = TopicDescription if topic else QueueDescription
+    broker.administration.create(kind("once", enable_partitioning=True, requires_duplicate_detection=True))
+    bare, *taken = (
+        NewMessage(b"x").encoded(),
+        NewMessage(b"x", {"message-id": "m"}).encoded(),
+        NewMessage(b"x", partition_key="k").encoded(),
+    )
+
+    async def sent(path: str, *messages: bytes) -> list[str | None]:
+        answers: dict[int, BrokerError | None] = {}
+        try:
+            if way == "schedule":
+                await broker.schedule(path, list(messages))
+            elif way == "run":
+                over = asyncio.get_running_loop().create_future()
+
+                def done(positions: Sequence[int], error: BrokerError | None) -> None:
+                    answers.update(dict.fromkeys(positions, error))
+                    if len(answers) == len(messages):
+                        over.set_result(None)
+
+                broker.open_sender(path, detached=print).send_run(messages, done)
+                await asyncio.wait_for(over, 60)
+            else:
+                is_batch = way == "batch"
+                await send(broker, path, batch(*messages) if is_batch else messages[0], batch=is_batch)
+        except BrokerError as error:
+            answers = dict.fromkeys(range(len(messages)), error)
+        return [None if error is None else error.description for _, error in sorted(answers.items())]
+
+    missing, mixed = key_missing().description, mixed_ids(0, None, None, None).description
+    said = [mixed if way == "schedule" else missing]
+    assert (await sent("once", bare))[:1] == said
+    if way == "run":
+        assert await sent("once", taken[0], bare, taken[1], bare) == [None, missing, None, missing]
+    for each in taken:
+        assert await sent("once", each) in ([None], [])
+    assert await sent("parts", bare) in ([None], [])
 
 
 @pytest.mark.parametrize("queue", ["parts", "plain"])

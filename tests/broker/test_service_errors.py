@@ -194,6 +194,13 @@ TEXTS: list[tuple[Callable[[], BrokerError], str, str, str]] = [
         "azure-amqp",
     ),
     (
+        lambda: say.batch_empty("G3:5:link"),
+        "amqp:not-allowed",
+        "The link 'G3:5:link' is force detached by the broker because publisher(link1) received a batch message with "
+        "no data in it. Detach origin: Publisher.",
+        "azure-sdk-for-net 26109",
+    ),
+    (
         lambda: say.too_many_receives("q", 5000),
         "com.microsoft:server-busy",
         "The request was terminated because the entity 'q' is being throttled: 5000 receive requests wait on it "
@@ -218,6 +225,21 @@ TEXTS: list[tuple[Callable[[], BrokerError], str, str, str]] = [
         "Batching brokered messages with distinct SessionId or PartitionKey is not supported for an entity with "
         "partitioning enabled.",
         "amqpnetlite 120",
+    ),
+    (
+        lambda: say.mixed_ids(143, None, None, "m"),
+        "amqp:not-allowed",
+        "Batching brokered messages with distinct SessionId, PartitionKey, or MessageId  is not supported for an "
+        "entity with partitioning and duplicate detection enabled.LogicalPartitionId:143::PartitionKey:::SessionId:::"
+        "MessageId:m::ViaPartitionKey:::",
+        "azure-sdk-for-python 21955, AspNetCore.Diagnostics.HealthChecks 255",
+    ),
+    (
+        say.key_missing,
+        "amqp:not-allowed",
+        "Message to a partitioned entity with duplicate detection enabled must have either PartitionKey or MessageId "
+        "set",
+        "azure-docs 30242",
     ),
     (
         lambda: say.key_mismatch("s", "p"),
@@ -324,6 +346,18 @@ TEXTS: list[tuple[Callable[[], BrokerError], str, str, str]] = [
         "amqp:not-allowed",
         "Transactions cannot span multiple entities or partitions of an entity.",
         "azure-sdk-for-net 18160",
+    ),
+    (
+        lambda: say.transaction_undeclared(is_work=True),
+        "amqp:transaction:unknown-id",
+        "Transaction hasn't been declared yet, or has already been discharged",
+        "azure-service-bus-java 362",
+    ),
+    (
+        lambda: say.transaction_undeclared(is_work=False),
+        "amqp:transaction:unknown-id",
+        "Transaction is not declared",
+        "azure-service-bus-java 424",
     ),
     (
         lambda: say.transaction_over(b"\x01\x02", 120, is_work=True),

@@ -115,14 +115,33 @@ def test_p21_keys_that_differ_are_refused_and_nothing_is_stored(bus: EmubusServe
     assert (counts(bus, "sessions"), counts(bus, "parts"), counts(bus, "plain")) == (0, 0, 2)
 
 
+def test_p08_without_an_id_or_a_key_nothing_is_taken_where_both_may_be_the_key(bus: EmubusServer, rest: Rest) -> None:
+    apart = [{"Body": each, "BrokerProperties": {"MessageId": each}} for each in "ab"]
+    answers = [
+        rest.send("unique", b"x"),
+        rest.send_batch("unique", {"Body": "a"}, {"Body": "b"}),
+        rest.send_batch("unique", *apart),
+    ]
+    missing, differ = (
+        service_errors.key_missing(),
+        service_errors.mixed_ids(partition_for_key("a", 16), None, None, "a"),
+    )
+    assert [(each.status, each.detail) for each in answers] == [
+        *[(400, missing.description)] * 2,
+        (400, differ.description),
+    ]
+    assert counts(bus, "unique") == 0
+
+
 def test_p21_a_batch_goes_whole_to_the_partition_of_its_key(rest: Rest) -> None:
     batch = [{"Body": str(number), "BrokerProperties": {"PartitionKey": "k"}} for number in range(20)]
     assert rest.send_batch("parts", *batch).status == 201
-    assert rest.send_batch("unique", {"Body": "a"}, {"Body": "b"}).status == 201
+    once = [{"Body": body, "BrokerProperties": {"MessageId": "m", "PartitionKey": "k"}} for body in "ab"]
+    assert rest.send_batch("unique", *once).status == 201
     got = all_by_rest(rest, "parts")
     assert [each.content for each in got] == [b"%d" % number for number in range(20)]
     assert {partition_of(each.broker["SequenceNumber"]) for each in got} == {partition_for_key("k", PARTITIONS)}
-    assert len({partition_of(each.broker["SequenceNumber"]) for each in all_by_rest(rest, "unique")}) == 1
+    assert [each.content for each in all_by_rest(rest, "unique")] == [b"a"]
 
 
 def test_p21_a_partition_that_is_down_fails_its_own_keys_only(

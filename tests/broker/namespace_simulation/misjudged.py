@@ -118,7 +118,7 @@ MISJUDGED = (
         (Shape("t1", "topic", partitioned=True, duplicates=True),),
         (
             Outage(6, "slow"),
-            Schedule("t1", (Spec(658, after_ms=100_000), Spec(659, id="id9", after_ms=100_000))),
+            Schedule("t1", (Spec(658, id="id8", after_ms=100_000), Spec(659, id="id9", after_ms=100_000))),
             Send("t1", (Spec(661, id="id9"),)),
             Rest(),
         ),

@@ -99,7 +99,8 @@ class Model:
             return "NOT_ALLOWED"
         if any(None not in (spec.session, spec.key) and spec.session != spec.key for spec in specs):
             return "NOT_ALLOWED"
-        if shape.partitioned and len({self.key_of(shape, spec) for spec in specs}) > 1:
+        keys = {self.key_of(shape, spec) for spec in specs} if shape.partitioned else set()
+        if len(keys) > 1 or (shape.duplicates and None in keys):
             return "NOT_ALLOWED"
         return None
 

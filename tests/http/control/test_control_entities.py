@@ -128,6 +128,11 @@ def test_p32_the_key_in_force_is_session_id_then_partition_key_then_message_id(
     assert source(PLAIN, "") == (None, None, False)
     refused = control.ask("GET", f"/entities/{PARTS}/route?session_id=s&partition_key=p")
     assert (refused.status, refused.json["error"]["code"]) == (409, "conflict")
+    refused = control.ask("GET", "/entities/unique/route")
+    assert (refused.status, "must have either PartitionKey or MessageId" in refused.json["error"]["message"]) == (
+        409,
+        True,
+    )
     control.post("/outages", {"stores": list(range(16)), "kind": "down"})
     assert control.get(f"/entities/{PARTS}/route")["is_available"] is False
     assert control.get(f"/entities/{PARTS}/messages")["messages"] == []
