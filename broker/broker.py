@@ -122,7 +122,7 @@ class Broker(Namespace):
         if description.status in SEND_REFUSED:
             raise entity.disabled()
         size_bytes_max = message_bytes_max(description, self.limits)
-        return Sender(entity, size_bytes_max, max(size_bytes_max, self.limits.batch_bytes_max), detached, client)
+        return Sender(entity, size_bytes_max, self.limits.batch_bytes_max, detached, client)
 
     def open_receiver(
         self,

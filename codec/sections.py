@@ -145,28 +145,26 @@ def _descriptor(data: bytes, pos: int) -> tuple[int, int]:
 
 _BINARY_CONSTRUCTORS: Final = _BINARY[:1], _BINARY[1:]
 _ULONG_DATA: Final = b"\x00\x80" + bytes(7) + b"\x75"
+_DATA_DESCRIPTORS: Final = b"\x00\x53\x75", _ULONG_DATA, b"\x00\xa3", b"\x00\xb3"
+"""How a data section may begin: a small ulong, a ulong, and symbols, short and long."""
+FEW_SECTIONS: Final = 100
+"""Below this count of constructors their number is exact enough."""
 
 
-def data_sections_max(data: bytes, most: int) -> int:
-    """Return a number that `data` has no more data sections than, or `most`; reads none of them.
+def data_sections_max(data: bytes) -> int:
+    """Return a number that `data` has no more data sections than; reads none of them.
 
-    Each data section has a constructor of a binary, whatever form its descriptor has: to look for that byte takes a
-    fifth of the time of reading a batch of 100 messages of 1 KB, less than to look for three descriptors.
+    Each data section begins with one of few descriptors and has a constructor of a binary: the rarer of both counts,
+    so that a body which is full of one of them seems no batch of many messages. Counting 1 MB takes 0.3 ms.
     """
-    found = 0
-    for constructor in _BINARY_CONSTRUCTORS:
-        at = data.find(constructor)
-        while at >= 0 and found < most:
-            found += 1
-            at = data.find(constructor, at + 1)
-    return found
+    constructors = sum(map(data.count, _BINARY_CONSTRUCTORS))
+    if constructors < FEW_SECTIONS:
+        return constructors
+    return min(constructors, sum(map(data.count, _DATA_DESCRIPTORS)))
 
 
-def data_sections(data: bytes, count_max: int | None = None) -> list[bytes]:
-    """Return what the data sections of a message hold, ignoring its other sections; stop behind `count_max` of them.
-
-    Raises DecodeError.
-    """
+def data_sections(data: bytes) -> list[bytes]:
+    """Return what the data sections of a message hold, ignoring its other sections. Raises DecodeError."""
     found: list[bytes] = []
     pos, end = 0, len(data)
     while pos < end:
@@ -182,8 +180,6 @@ def data_sections(data: bytes, count_max: int | None = None) -> list[bytes]:
             if constructor not in _BINARY:
                 raise DecodeError(value_pos, "a data section that holds no binary")
             found.append(data[value_pos + (2 if constructor == _BINARY[0] else 5) : pos])
-            if len(found) == count_max:
-                break
     return found
 
 

@@ -132,15 +132,6 @@ def transaction_unknown() -> BrokerError:
     return BrokerError(Condition.TRANSACTION_UNKNOWN_ID, "The transaction is not known to the coordinator.")
 
 
-def batch_empty(link: str) -> BrokerError:
-    """A batch is larger than a batch may be: the broker takes it for an empty one."""
-    return BrokerError(
-        Condition.NOT_ALLOWED,
-        f"The link '{link}' is force detached by the broker because publisher(link1) received a batch message with no "
-        "data in it. Detach origin: Publisher.",
-    )
-
-
 def conflict_running() -> str:
     """Two administration clients change one entity."""
     return "SubCode=40901. Another conflicting operation is in progress"

@@ -7,12 +7,14 @@ the entity to another one [wire 8]. Does not know what is in a message. A link o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from ...broker.api import RunDone, Sender, TransactionRef
-from ...broker.errors import BrokerError
+from ...broker.errors import BrokerError, Condition, EmptyBatchError
+from ...broker.service_errors import batch_empty
 from ..link_context import LinkContext
-from ..wire.engine import Pointer
+from ..wire.engine import Pointer, link_name
 from ..wire.incoming_deliveries import IncomingDeliveries
 from ..wire.link import Done
 
@@ -28,12 +30,13 @@ class Send(Protocol):
 class IncomingLink(IncomingDeliveries):
     """A client's sender link, open for deliveries of up to the entity's size; with a `destination` they go on there."""
 
-    __slots__ = ("_broker", "_destination", "_send", "_sender")
+    __slots__ = ("_broker", "_destination", "_send", "_sender", "_tracker")
 
     def __init__(
         self, context: LinkContext, pointer: Pointer, sender: Sender, credit: int, destination: str | None = None
     ) -> None:
         self._broker = context.broker
+        self._tracker = context.tracker
         self._sender = sender
         self._send: Send = sender.send
         self._destination = destination
@@ -53,6 +56,11 @@ class IncomingLink(IncomingDeliveries):
 
     def receive(self, data: bytes, batch: bool, done: Done) -> None:
         """Store a delivery, or transfer it to the link's destination."""
+        if batch:
+            if len(data) > self._sender.batch_bytes_max:
+                self._detach_for_batch()
+                return
+            done = partial(self._batch_done, done)
         if self._destination is None:
             self._send(data, batch=batch, done=done)
         else:
@@ -65,6 +73,12 @@ class IncomingLink(IncomingDeliveries):
     def receive_in(self, transaction: bytes, data: bytes, batch: bool, done: Done) -> None:
         """Add a delivery to a transaction: the client is answered at once."""
         ref = TransactionRef(self.state, transaction)
+        if batch:
+            if len(data) > self._sender.batch_bytes_max:
+                self._detach_for_batch()
+                return
+            done = partial(self._batch_done, done)
+        done = partial(self._work_done, done)
         if self._destination is not None:
             self._transfer(ref, self._destination, data, batch, done)
             return
@@ -82,6 +96,25 @@ class IncomingLink(IncomingDeliveries):
             done(error)
         else:
             self._broker.transactions.transfer(ref, sender.entity, data, destination, done, batch=batch)
+
+    def _batch_done(self, done: Done, error: BrokerError | None) -> None:
+        """A batch has its outcome, or holds nothing."""
+        if isinstance(error, EmptyBatchError):
+            self._detach_for_batch()
+        else:
+            done(error)
+
+    def _detach_for_batch(self) -> None:
+        """Close the link as the service does for a batch without messages, or larger than a batch may be [wire 4.4]."""
+        link = self._tracker.name_of_link(link_name(self.pointer))
+        self.state.detach(self.pointer, batch_empty(link))
+
+    def _work_done(self, done: Done, error: BrokerError | None) -> None:
+        """Work of a transaction has its outcome; the service closes the link of a transaction that it does not know."""
+        if error is not None and error.condition is Condition.TRANSACTION_UNKNOWN_ID:
+            self.state.detach(self.pointer, error)
+        else:
+            done(error)
 
     def gone(self) -> None:
         """Outcomes that are still to come are ignored from now on."""

@@ -330,7 +330,9 @@ class OutgoingLink(OutgoingDeliveries):
                 settle(on_commit=enrolled.committed)
                 self.enroll(enrolled)
         except BrokerError as error:
-            if done is not None:
+            if error.condition is Condition.TRANSACTION_UNKNOWN_ID:  # as for a send: the service closes the link
+                self.state.detach(self.pointer, error)
+            elif done is not None:
                 done(self.told(error))
 
     def told(self, error: BrokerError) -> BrokerError:

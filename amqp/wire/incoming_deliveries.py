@@ -28,8 +28,6 @@ KEEPING_BYTES: Final = 512
 MEMBER_BYTES: Final = 256
 """A quarter of what it costs to keep one message of a batch until it is stored, its bytes aside: 350 bytes parsed
 (measured with 4 500 empty ones), about as much as a row and in pages of the store. `PENDING_FACTOR` does the rest."""
-MEMBERS_MAX: Final = 4_500
-"""A batch with more messages is refused; the count is only an upper bound."""
 
 _readable, _partial, _pending = lib.pn_delivery_readable, lib.pn_delivery_partial, lib.pn_delivery_pending
 _recv, _advance, _flow = lib.pn_link_recv, lib.pn_link_advance, lib.pn_link_flow
@@ -149,7 +147,7 @@ class IncomingDeliveries(Link):
         batch, self._is_batch = self._is_batch, False
         cost = len(data) + KEEPING_BYTES
         if batch:
-            cost += MEMBER_BYTES * data_sections_max(data, MEMBERS_MAX)
+            cost += MEMBER_BYTES * data_sections_max(data)
         outcomes = self._outcomes
         serial = outcomes.next_serial()
         if presettled:

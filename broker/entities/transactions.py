@@ -40,6 +40,8 @@ from .topic import TopicSubscriptions
 from .transaction import FindVia, Transaction, TransactionRef
 
 TIMEOUT_MS = 120_000  # from the declaration [wire 8]
+TIMED_OUT_KEPT_MAX = 1_000
+"""So many transactions whose time was over are told from those that were never declared."""
 
 
 class Transactions:
@@ -49,6 +51,7 @@ class Transactions:
         self._clock = clock
         self._operations_max = operations_max
         self._open: dict[bytes, Transaction] = {}
+        self._timed_out: dict[bytes, tuple[object, object]] = {}  # connection and owner, oldest first
         self._count_of: Counter[object] = Counter()  # by connection
         self._bytes_of: Counter[object] = Counter()  # of the messages, by connection
 
@@ -58,7 +61,7 @@ class Transactions:
         `via()` returns the entity for transfers to other entities, or None as long as it is unknown.
         """
         ref = TransactionRef(connection, new_transaction_id())
-        timer = self._clock.call_at(self._clock.now_ms() + TIMEOUT_MS, lambda: self._roll_back(ref.id))
+        timer = self._clock.call_at(self._clock.now_ms() + TIMEOUT_MS, lambda: self._time_out(ref, owner))
         self._open[ref.id] = Transaction(ref, owner, via, timer)
         self._count_of[connection] += 1
         return ref
@@ -68,6 +71,7 @@ class Transactions:
         try:
             transaction = self._named(ref, is_work=False)
         except BrokerError as error:
+            self._timed_out.pop(ref.id, None)
             done(error)
             return
         gone = next(
@@ -100,6 +104,7 @@ class Transactions:
         """Roll back the open transactions of an owner that is gone."""
         for transaction_id in [key for key, each in self._open.items() if each.owner is owner]:
             self._roll_back(transaction_id)
+        self._timed_out = {key: whose for key, whose in self._timed_out.items() if whose[1] is not owner}
 
     def close(self) -> None:
         """Roll back everything."""
@@ -264,9 +269,19 @@ class Transactions:
     def _named(self, ref: TransactionRef, *, is_work: bool) -> Transaction:
         """Return the open transaction that the connection of `ref` has declared. Raises BrokerError."""
         transaction = self._open.get(ref.id)
-        if transaction is None or transaction.ref.connection is not ref.connection:
+        if transaction is not None and transaction.ref.connection is ref.connection:
+            return transaction
+        connection, _ = self._timed_out.get(ref.id, (None, None))
+        if connection is ref.connection and ref.id in self._timed_out:
             raise service_errors.transaction_over(ref.id, TIMEOUT_MS // 1000, is_work=is_work)
-        return transaction
+        raise service_errors.transaction_undeclared(is_work=is_work)
+
+    def _time_out(self, ref: TransactionRef, owner: object) -> None:
+        """The time of a transaction is over: roll it back, and remember it until its connection discharges it."""
+        self._roll_back(ref.id)
+        self._timed_out[ref.id] = (ref.connection, owner)
+        if len(self._timed_out) > TIMED_OUT_KEPT_MAX:
+            del self._timed_out[next(iter(self._timed_out))]
 
     def _find(self, ref: TransactionRef) -> Transaction:
         transaction = self._named(ref, is_work=True)

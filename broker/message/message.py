@@ -37,7 +37,7 @@ from ...codec.sections import (
 from ...codec.skip import skip
 from ...codec.types import Ulong
 from .. import service_errors
-from ..errors import BrokerError, decode_refusal
+from ..errors import BrokerError, Condition, EmptyBatchError, decode_refusal
 from ..ids import new_message_id
 from .annotations import NO_ANNOTATIONS, identifier, read_annotations, read_delivery_annotations, value_at
 from .bounds import STANDARD_BOUNDS, MessageBounds, check_bounds
@@ -447,16 +447,16 @@ def _with_message_id(data: bytes, at: list[int], message_id: str) -> tuple[bytes
     return data[:start] + section + data[stop:], moved
 
 
-def split_batch(data: bytes, count_max: int | None = None) -> list[bytes]:
+def split_batch(data: bytes) -> list[bytes]:
     """Return the encoded messages, at least one, of a transfer with message-format 0x80013700: one per data section.
 
-    Ignores other sections of the envelope [wire 4.4], does not parse the messages, and stops behind `count_max` of
-    them. Raises BrokerError(DECODE_ERROR).
+    Ignores other sections of the envelope [wire 4.4], and does not parse the messages. Raises
+    BrokerError(DECODE_ERROR), EmptyBatchError.
     """
     try:
-        messages = data_sections(data, count_max)
-        if not messages:
-            raise DecodeError(len(data), "the batch has no data section, so no message")
+        messages = data_sections(data)
     except DecodeError as error:
         raise decode_refusal(error) from None
+    if not messages:
+        raise EmptyBatchError(Condition.NOT_ALLOWED, "The batch has no data section, so no message.")
     return messages

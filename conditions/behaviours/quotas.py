@@ -12,7 +12,6 @@ from typing import Final
 from ...broker import service_errors
 from ...broker.errors import BrokerError
 from ...broker.model.descriptions import TopicDescription
-from .. import texts
 from ..behaviour import Behaviour, Circumstances, Parameter, Row, key_of, share
 from ..fault_table import FaultOperation
 from ..network import Link
@@ -89,7 +88,7 @@ class BatchTooLarge(Behaviour):
         scope, size = key_of(attempt.address), attempt.size_bytes
         if size <= self.number("max") or not self.on.record(scope, f"batch of {size} bytes"):
             return None
-        return Strike(Effect.DETACH, texts.batch_empty(attempt.link()))
+        return Strike(Effect.DETACH, service_errors.batch_empty(attempt.link()))
 
 
 class NoCredit(Behaviour):

@@ -16,7 +16,7 @@ from ..codec.encode import EncodedRow
 from ..codec.envelope import data_overhead, envelope, envelope_overhead
 from ..errors import Code
 
-ENVELOPE_MESSAGES_MAX: Final = 4500  # what the service takes in one delivery
+ENVELOPE_MESSAGES_MAX: Final = 4500  # the service took no more in one delivery for years, and takes any number now
 OPEN_BYTES_MAX: Final = 32 * 1024 * 1024  # gathered in one task, over all keys
 
 Key = tuple[str, str | None, str | None]

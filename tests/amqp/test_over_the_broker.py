@@ -27,7 +27,20 @@ from emubus.codec.types import Array, Described, Int, Long, Symbol, Timestamp, U
 from ..broker.namespace import open_broker
 from .asking import Asker, sections
 from .fakes import FakeBroker
-from .wire import ACCEPTED, ATTACH, COORDINATOR, DETACH, DISPOSITION, FLOW, TRANSFER, Frame, Wire, accepted, modified
+from .wire import (
+    ACCEPTED,
+    ATTACH,
+    BATCH,
+    COORDINATOR,
+    DETACH,
+    DISPOSITION,
+    FLOW,
+    TRANSFER,
+    Frame,
+    Wire,
+    accepted,
+    modified,
+)
 
 START = 1_767_225_600_000
 FILTER, TIMEOUT = Symbol("com.microsoft:session-filter"), Symbol("com.microsoft:timeout")
@@ -341,6 +354,17 @@ async def test_sends_and_settlements_come_true_together_or_not_at_all(both: Toge
     if fail:
         (again,) = await both.frames(TRANSFER)
         assert (body(again), sections(again.payload)[0x70][4]) == ("old", 1)
+
+
+async def test_a_batch_without_messages_closes_its_link(both: Together) -> None:
+    both.wire.attach_sender("q", handle=1, name="mine")
+    await both.nothing()
+    both.wire.write(both.wire.transfer(b"", handle=1, format=BATCH))
+    (detach,) = await both.frames(DETACH)
+    condition, text, _ = detach.get(2).value
+    assert condition == "amqp:not-allowed"
+    assert text.startswith("The link '")
+    assert "mine' is force detached by the broker because publisher(link1)" in text
 
 
 async def test_a_transaction_that_takes_too_long_is_unknown(both: Together) -> None:

@@ -18,6 +18,7 @@ from emubus.codec.frames import EMPTY_FRAME
 from emubus.codec.types import Long, Ubyte, Uint, Ulong
 
 from ..tracking import taken_apart, untracked
+from .transacting import within
 from .wire import (
     ATTACH,
     BATCH,
@@ -121,6 +122,22 @@ async def test_only_the_message_format_makes_a_batch(wire: Wire) -> None:
         wire.transfer(envelope) + wire.transfer(envelope, format=BATCH) + wire.transfer(envelope) + wire.transfer(b"x")
     )
     assert wire.broker.q.sent == [(envelope, False), (envelope, True), (envelope, False), (b"x", False)]
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+async def test_a_batch_above_the_size_of_batches_closes_its_link_as_if_it_were_empty(
+    wire: Wire, transactional: bool
+) -> None:
+    """On Premium a batch has 1 MB, whatever the entity takes as one message (azure-sdk-for-net 26109, 44914)."""
+    wire.attach_sender()
+    wire.broker.senders[-1].batch_bytes_max = 100
+    state = within() if transactional else None
+    wire.write(wire.transfer(bytes(101)) + wire.transfer(bytes(101), format=BATCH, state=state))
+    detach = next(each for each in wire.read() if each.code == DETACH)
+    condition, text, _ = detach.get(2).value
+    assert (detach.get(1), condition) == (True, "amqp:not-allowed")
+    assert "is force detached by the broker because publisher(link1) received a batch message with no data" in text
+    assert [batch for _, batch in wire.broker.q.sent] == [False]
 
 
 async def test_a_batch_of_many_frames_has_its_format_on_the_first(wire: Wire) -> None:

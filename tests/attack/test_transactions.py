@@ -19,7 +19,7 @@ from emubus.codec.types import Ulong
 
 from ..amqp.fakes import FakeBroker
 from ..amqp.transacting import DECLARED, DISCHARGE, command, condition, coordinate, declare, discharge, within
-from ..amqp.wire import Wire, accepted
+from ..amqp.wire import DETACH, Wire, accepted
 from ..broker.namespace import _brokers_stop, brokers_stop, open_broker
 
 __all__ = ["_brokers_stop", "brokers_stop"]
@@ -144,7 +144,7 @@ async def test_work_with_the_id_of_another_connection_leaves_that_transaction_as
     two.stranger.attach_sender(handle=1)
     two.stranger.write(two.stranger.transfer(b"m", handle=1, state=within(transaction=transaction)))
     (answer,) = two.stranger.read()
-    assert condition(answer) == "amqp:transaction:unknown-id"
+    assert (answer.code, answer.get(2).value[0]) == (DETACH, "amqp:transaction:unknown-id")
     assert broker.transactions.work == []
     two.owner.write(two.owner.transfer(command(Ulong(DISCHARGE), [transaction, False]), handle=9))
     assert two.owner.read()[0].get(4) == accepted
