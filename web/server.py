@@ -11,6 +11,7 @@ import contextlib
 
 from aiohttp import hdrs, web
 
+from ..broker.aside import Aside
 from ..broker.ledger import MemoryAccount
 from ..broker.turns import Turns
 from .atom.management import ERROR_TYPE, add_management
@@ -20,7 +21,7 @@ from .control.endpoints import error_answer
 from .errors import HttpRefusal, error_body
 from .health import HELD, LIVE, PATHS, UPTIME, held, report
 from .limits import REQUEST_LINE_BYTES_MAX, SLICE_US, STRANGERS_TURN_US, TURN_US
-from .long_work import ASIDE, Aside
+from .long_work import ASIDE
 from .messages.jobs import add_jobs
 from .messages.templates import TEMPLATES, Templates
 from .metrics import add_metrics

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from ...broker.aside import Aside
 from ...broker.broker import Broker
 from ...broker.errors import BrokerError, Condition
 from ...broker.model.catalog import Description, path_of
 from ...broker.model.descriptions import Topology
-from ..long_work import Aside, Pace
+from ..long_work import Pace
 from ..services import Services
 
 CONFIG_BYTES_MAX: Final = 8 << 20

@@ -14,12 +14,12 @@ from typing import Final
 import structlog
 from aiohttp import web
 
+from ...broker.aside import Aside
 from ...broker.errors import BrokerError, Condition
 from ...broker.names import KeptFile, TemplateName
 from ..json_object import JsonObject
 from ..json_reader import read_json
 from ..json_writer import json_pieces
-from ..long_work import Aside
 from ..services import KeptFiles
 from .json_lines import message_of
 

@@ -14,6 +14,7 @@ from ...broker.address import SubQueue
 from ...broker.admin import figures
 from ...broker.admin.overview import Overview, Seen
 from ...broker.api import Entity
+from ...broker.aside import Aside
 from ...broker.broker import Broker
 from ...broker.errors import BrokerError, Condition
 from ...broker.model.descriptions import TopicDescription
@@ -21,7 +22,7 @@ from ...codec.errors import DecodeError
 from ..json_reader import read_json
 from ..json_writer import json_pieces
 from ..limits import BATCH_JSON_FACTOR
-from ..long_work import Aside, Pace
+from ..long_work import Pace
 from ..single_send import send_each
 from .annotations import STATES
 from .jobs import Selection

@@ -16,10 +16,10 @@ from aiohttp import hdrs, web
 from ...broker.admin import figures
 from ...broker.admin.overview import Overview
 from ...broker.api import Entity
+from ...broker.aside import Aside
 from ...broker.errors import BrokerError, Condition
 from ..errors import ANSWERS
 from ..loading import Loader, LoadError
-from ..long_work import Aside
 from ..messages.jobs import Jobs
 from ..messages.sessions import HeldSessions
 from ..messages.templates import Templates

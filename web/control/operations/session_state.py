@@ -11,9 +11,9 @@ from typing import Final
 
 from ....broker.admin.overview import Overview
 from ....broker.api import Entity
+from ....broker.aside import ASIDE_BYTES
 from ....broker.message.bounds import IDENTIFIER_CHARS_MAX
 from ...json_writer import json_pieces
-from ...long_work import ASIDE_BYTES
 from ...messages.sessions import HeldSessions
 from ..endpoints import ControlCall, ControlRefusal, Endpoint, answer_in_pieces
 from ..entities import ENTITY_AT, ENTITY_PATH
