@@ -41,7 +41,8 @@ class Connection(LinkContext, asyncio.Protocol):
     """See the module. `number` identifies it in the log."""
 
     def __init__(self, server: ServerState, number: int, account: MemoryAccount) -> None:
-        super().__init__(server.broker, server.access, server.clock, server.limits, server.conditions, number, account)
+        shared = server.broker, server.access, server.clock, server.limits, server.conditions, server.aside
+        super().__init__(*shared, number, account)
         self._server = server
         self._loop = asyncio.get_running_loop()
         # from the socket on

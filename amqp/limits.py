@@ -109,6 +109,13 @@ class Limits:
     reply_bytes_max: int = MIB
     """The largest reply when the client doesn't name a smaller one [wire 7.2]."""
 
+    large_replies_max: int = 8
+    """Large replies that a node of a connection makes at a time: more than one, since a store may be slow."""
+
+    unread_replies_bytes_max: int = 512 * KIB
+    """Bytes that an AMQP session has yet to send until a large reply is made for it. Most have 256 KiB: the next one
+    is there before the client has read the last."""
+
     session_wait_ms_max: int = 65_000
     """How long a receiver may wait for a message session, and how long it does when it doesn't say [wire 6.3]."""
 

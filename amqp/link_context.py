@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
 import structlog
 
 from ..broker.access import Access
+from ..broker.aside import Aside
 from ..broker.broker import Broker
 from ..broker.clock import Clock
 from ..broker.errors import BrokerError
@@ -47,6 +48,7 @@ class LinkContext(ConnectionState):
         clock: Clock,
         limits: Limits,
         conditions: Conditions,
+        aside: Aside,
         number: int,
         account: MemoryAccount,
     ) -> None:
@@ -57,6 +59,7 @@ class LinkContext(ConnectionState):
         self.broker = broker
         self.clock = clock
         self.conditions = conditions
+        self.aside = aside
         self.limits = limits
         self.past_links = PastLinks()
         self.tracker = Tracker(broker, clock, number, self.client)
@@ -132,6 +135,10 @@ class LinkContext(ConnectionState):
             kept[link.session] = kept.get(link.session, 0) + size_bytes
         return sum(max(size_bytes, unsent_bytes(session)) for session, size_bytes in kept.items())
 
+    def unsent_bytes(self) -> int:
+        """What Proton has yet to write of deliveries, most often for want of windows."""
+        return sum(unsent_bytes(session) for session in {link.session for link in self._sending})
+
     def replies_wait(self, by_bytes: int) -> None:
         """More bytes of responses wait for credit, or fewer."""
         self._replies_bytes += by_bytes
@@ -147,13 +154,19 @@ class LinkContext(ConnectionState):
         """Copies of messages of up to so many bytes are being made: by one link at a time, since each holds the loop
         for milliseconds, and counted before they are there."""
         async with self._copying:
-            self._copies_bytes = size_bytes
-            self.memory.read()
-            try:
+            with self.counted_copies(size_bytes):
                 yield
-            finally:
-                self._copies_bytes = 0
-                self.memory.read()
+
+    @contextmanager
+    def counted_copies(self, size_bytes: int) -> Iterator[None]:
+        """Count copies of messages of up to so many bytes while they are being made."""
+        self._copies_bytes += size_bytes
+        self.memory.read()
+        try:
+            yield
+        finally:
+            self._copies_bytes -= size_bytes
+            self.memory.read()
 
     # ---- what the connection does
 

@@ -99,6 +99,7 @@ class AmqpServer:
         for connection in list(state.connections):
             connection.abort()
         await state.wait_until_empty()
+        state.aside.stop()
 
 
 def _link_report(connection: LinkContext, pointer: Pointer) -> dict[str, object]:

@@ -10,6 +10,7 @@ import asyncio
 
 from ..broker import service_errors
 from ..broker.access import Access
+from ..broker.aside import Aside
 from ..broker.broker import Broker
 from ..broker.clock import Clock
 from ..broker.errors import BrokerError
@@ -54,6 +55,7 @@ class ServerState:
         self.turns = Turns(
             limits.slice_us, limits.turn_us, limits.strangers_turn_us, clock.stopwatch_us, clock.computed_us
         )
+        self.aside = Aside()
         self._connections_max = connections_max
         self._all_freed = asyncio.Event()
         broker.on_keys_changed(self._keys_changed)

@@ -14,7 +14,7 @@ from ...conditions.fault_table import FaultOperation
 from ...conditions.strikes import Effect, Strike
 from ..nodes.management import refusal
 from ..nodes.operations import Body
-from ..nodes.requests import Answer, Request, Response
+from ..nodes.requests import Answer, ReplyRoom, Request, Response
 from .point import InjectionPoint
 
 _OPERATIONS: Final[Mapping[str | None, FaultOperation]] = {
@@ -32,7 +32,7 @@ class FaultyAnswer:
         self._inner = inner
         self._point = point
 
-    async def __call__(self, request: Request, bytes_max: int) -> Response | None:
+    async def __call__(self, request: Request, room: ReplyRoom) -> Response | None:
         """The response; None is none at all."""
         name = request.text("operation") or ""
         point = self._point
@@ -44,7 +44,7 @@ class FaultyAnswer:
             tokens=_tokens_of(request),
         )
         if strike is None:
-            return await self._inner(request, bytes_max)
+            return await self._inner(request, room)
         match strike.effect:
             case Effect.REFUSE:
                 if strike.delay_ms:
@@ -66,7 +66,7 @@ class FaultyAnswer:
                 pass  # it is done first
             case _:
                 assert_never(strike.effect)
-        response = await self._inner(request, bytes_max)
+        response = await self._inner(request, room)
         return await self._after(strike, response)
 
     async def _after(self, strike: Strike, response: Response | None) -> Response | None:

@@ -11,7 +11,7 @@ from typing import Final
 from ...broker.errors import BrokerError, Condition
 from ...codec.types import Int, Symbol
 from ..tracking import Tracker
-from .requests import Answer, Request, Response
+from .requests import Answer, ReplyRoom, Request, Response
 
 CBS_ADDRESS: Final = "$cbs"
 PUT_TOKEN: Final = "put-token"
@@ -31,8 +31,8 @@ PutToken = Callable[[str, str], None]
 def cbs_answer(put_token: PutToken, tracker: Tracker) -> Answer:
     """The node's answering function."""
 
-    async def answer(request: Request, bytes_max: int) -> Response:
-        del bytes_max
+    async def answer(request: Request, room: ReplyRoom) -> Response:
+        del room
         return _put_token(request, put_token, tracker)
 
     return answer

@@ -7,6 +7,7 @@ the `operations_…` modules do. A new operation is a function and a row.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Final
 
 from ...broker.broker import Broker
@@ -20,7 +21,7 @@ from . import operations_partitions as partitions
 from . import operations_rules as rules
 from . import operations_sessions as sessions
 from .operations import EMPTY_BODY, Body, Context, Operation, Result, Within
-from .requests import Answer, Request, Response
+from .requests import Answer, ReplyRoom, Request, Response
 
 PART, ASIDE, REFUSED = Within.PART, Within.ASIDE, Within.REFUSED
 _GENERATION: Final = "emubus:generation"
@@ -63,19 +64,21 @@ STATUS: Final[Mapping[Condition, int]] = {
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
     "com.microsoft:renew-lock": Operation(messages.renew_lock, Right.LISTEN, ASIDE),
-    "com.microsoft:peek-message": Operation(messages.peek, Right.LISTEN, ASIDE),
+    "com.microsoft:peek-message": Operation(messages.peek, Right.LISTEN, ASIDE, is_large=True),
     "com.microsoft:schedule-message": Operation(messages.schedule, Right.SEND, PART),
     "com.microsoft:cancel-scheduled-message": Operation(messages.cancel_scheduled, Right.SEND, PART),
-    "com.microsoft:receive-by-sequence-number": Operation(messages.receive_by_sequence_number, Right.LISTEN, ASIDE),
+    "com.microsoft:receive-by-sequence-number": Operation(
+        messages.receive_by_sequence_number, Right.LISTEN, ASIDE, is_large=True
+    ),
     "com.microsoft:update-disposition": Operation(messages.update_disposition, Right.LISTEN, PART),
     "com.microsoft:batch-delete-messages": Operation(messages.batch_delete, Right.LISTEN, REFUSED),
     "com.microsoft:renew-session-lock": Operation(sessions.renew_session_lock, Right.LISTEN, ASIDE),
     "com.microsoft:set-session-state": Operation(sessions.set_session_state, Right.LISTEN, PART),
-    "com.microsoft:get-session-state": Operation(sessions.get_session_state, Right.LISTEN, ASIDE),
-    "com.microsoft:get-message-sessions": Operation(sessions.get_message_sessions, Right.LISTEN, ASIDE),
+    "com.microsoft:get-session-state": Operation(sessions.get_session_state, Right.LISTEN, ASIDE, is_large=True),
+    "com.microsoft:get-message-sessions": Operation(sessions.get_message_sessions, Right.LISTEN, ASIDE, is_large=True),
     "com.microsoft:add-rule": Operation(rules.add_rule, Right.LISTEN, REFUSED),
     "com.microsoft:remove-rule": Operation(rules.remove_rule, Right.LISTEN, REFUSED),
-    "com.microsoft:enumerate-rules": Operation(rules.enumerate_rules, Right.LISTEN, ASIDE),
+    "com.microsoft:enumerate-rules": Operation(rules.enumerate_rules, Right.LISTEN, ASIDE, is_large=True),
     "emubus:get-partitions": Operation(partitions.get_partitions, Right.LISTEN, ASIDE),
     "emubus:delete-messages-before": Operation(partitions.delete_messages_before, Right.LISTEN, REFUSED),
     "emubus:delete-messages": Operation(partitions.delete_messages, Right.LISTEN, REFUSED),
@@ -92,17 +95,21 @@ def management_answer(
     `require` raises BrokerError unless the client has the right on it.
     """
 
-    async def answer(request: Request, bytes_max: int) -> Response:
-        context = Context(broker, address, bytes_max, past_links, request.transaction)
+    async def answer(request: Request, room: ReplyRoom) -> Response:
+        context = Context(broker, address, room.bytes_max, past_links, request.transaction)
         try:
-            return _response(request, await _result(context, request, require))
+            operation = _operation(context, request, require)
+            async with room.turn() if operation.is_large else nullcontext():
+                _check_generation(context, request)
+                return _response(request, await operation.run(context, Body(request.body)))
         except BrokerError as error:
             return refusal(request, tracker.answered(error, address))
 
     return answer
 
 
-async def _result(context: Context, request: Request, require: Callable[[Right], None]) -> Result:
+def _operation(context: Context, request: Request, require: Callable[[Right], None]) -> Operation:
+    """The row of the operation, if the client may ask for it here. Raises BrokerError."""
     name = request.text("operation") or ""
     operation = OPERATIONS.get(name)
     if operation is None:
@@ -110,8 +117,7 @@ async def _result(context: Context, request: Request, require: Callable[[Right],
     require(operation.right)
     if context.transaction is not None and operation.within is REFUSED:
         raise BrokerError(Condition.NOT_ALLOWED, f"The operation '{name}' can't be part of a transaction.")
-    _check_generation(context, request)
-    return await operation.run(context, Body(request.body))
+    return operation
 
 
 def _check_generation(context: Context, request: Request) -> None:

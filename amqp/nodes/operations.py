@@ -168,6 +168,8 @@ class Operation:
     run: Callable[[Context, Body], Awaitable[Result]]
     right: Right
     within: Within
+    is_large: bool = False
+    """Whether the response holds what clients have stored: messages, states, names, rules."""
 
 
 def encoded_fields(fields: Mapping[str, bytes]) -> bytes:

@@ -34,6 +34,9 @@ class FlowControl:
         self._is_stopped = False
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[Resume, None] = {}
+        self._replies: set[asyncio.Future[None]] = set()
+        self.is_over = False
+        """The connection has closed, or closes."""
 
     # ---- deliveries
 
@@ -56,8 +59,11 @@ class FlowControl:
         self._transport = transport
 
     def disconnect(self) -> None:
-        """The connection closes: the socket is left as it is."""
+        """The connection closes: the socket is left as it is, and what waits for room is cancelled."""
         self._transport = None
+        self.is_over = True
+        for wait in self._replies:
+            wait.cancel()
 
     def stop_reading(self, transport: asyncio.Transport | None) -> None:
         """Read no more from a socket, for good."""
@@ -110,11 +116,29 @@ class FlowControl:
         self._waiting.pop(resume, None)
 
     def resume_held(self) -> None:
-        """Output has gone: there may be room for the links that were held."""
+        """Output has gone: there may be room for responses, and for the links that were held."""
+        if self._replies:
+            self.resume_replies()
         if self._waiting and not self.is_blocked:
             waiting, self._waiting = self._waiting, {}
             for resume in waiting:
                 resume()
+
+    def room_for_replies(self) -> asyncio.Future[None]:
+        """What to wait for until output has gone, also while the connection is held: requests that wait for room may
+        be what it is held for. Cancelled once the connection closes."""
+        wait: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.is_over:
+            wait.cancel()
+        self._replies.add(wait)
+        wait.add_done_callback(self._replies.discard)
+        return wait
+
+    def resume_replies(self) -> None:
+        """There may be room for responses."""
+        for wait in self._replies:
+            if not wait.done():
+                wait.set_result(None)
 
 
 class LinkState(NamedTuple):

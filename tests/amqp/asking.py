@@ -83,4 +83,7 @@ class Asker:
         for part in parts:
             more = part is not parts[-1]
             self.wire.write(self.wire.transfer(part, handle=REQUESTS, state=state, more=more))
-        return read_answer(await self.wire.turn(8))
+        frames = await self.wire.turn(8)
+        while not frames:  # a large request is read beside the loop
+            frames = await self.wire.turn(8)
+        return read_answer(frames)

@@ -403,3 +403,80 @@ async def test_a_client_that_leaves_before_the_response_misses_nothing_but_the_r
     asker.wire.write(asker.wire.transfer(request(manage("peek-message"), {"message-count": Int(1)})))
     asker.wire.lose()
     assert await asker.wire.turn(6) == []
+
+
+# ---- large requests and responses
+
+
+def peeks(wire: Wire) -> int:
+    return sum(call[0] == "peek" for call in wire.broker.calls)
+
+
+async def test_messages_are_not_gathered_for_a_client_that_does_not_read(wire: Wire) -> None:
+    """Its requests wait, although it may have a hundred under way on each link; with its window they go on."""
+    wire.broker.q.put(b"m" * 200_000)
+    wire.begin(1, window=1)
+    wire.attach_receiver("q/$management", 1, target="q/$management", channel=1)
+    wire.flow(1, 100, channel=1, window=1)
+    wire.attach_sender("q/$management", 0, channel=1)
+    asked = 50
+    for number in range(asked):
+        data = request(manage("peek-message"), {"message-count": Int(1)}, f"id-{number}")
+        wire.write(wire.transfer(data, settled=True, channel=1))
+    await wire.turns(20)
+    limits = wire.server.limits
+    few = limits.unread_replies_bytes_max // 200_000 + 1 + limits.large_replies_max
+    assert 0 < peeks(wire) <= few < asked
+    assert wire.server._unread_bytes() <= few * 220_000
+    wire.server.hold()  # a held connection goes on, since what it is held for may be the requests
+    answered = bytearray()
+    for frames in range(1, asked * 5):
+        wire.flow(1, 100, channel=1, window=frames + 1)
+        answered += b"".join(each.payload for each in await wire.turn())
+    assert peeks(wire) == asked
+    assert answered.count(b"m" * 1000) // 200 == asked
+    wire.server.go_on()
+
+
+@pytest.mark.parametrize("detached", [True, False])
+async def test_requests_that_wait_for_room_end_with_their_link_and_connection(wire: Wire, detached: bool) -> None:
+    wire.broker.q.put(b"m" * 200_000)
+    wire.begin(1, window=1)
+    wire.attach_receiver("q/$management", 1, target="q/$management", channel=1)
+    wire.flow(1, 100, channel=1, window=1)
+    wire.attach_sender("q/$management", 0, channel=1)
+    for number in range(50):
+        data = request(manage("peek-message"), {"message-count": Int(1)}, f"id-{number}")
+        wire.write(wire.transfer(data, settled=True, channel=1))
+    await wire.turns(20)
+    waited = peeks(wire)
+    if detached:
+        wire.send(1, DETACH, [Uint(1), True])
+        await wire.turns(60)
+        assert peeks(wire) == 50
+    else:
+        wire.lose()
+        await wire.turns(60)
+        assert peeks(wire) <= waited + wire.server.limits.large_replies_max
+    assert not wire.server._work
+
+
+async def test_requests_begin_in_their_order_however_large_they_are(wire: Wire) -> None:
+    """Of two states that a client sets, the later one is kept."""
+    asker = Asker(wire, "q/$management")
+    for number, size in enumerate((40_000, 1, 40_000, 1)):
+        body = {"session-id": "s", "session-state": b"x" * size}
+        wire.write(wire.transfer(request(manage("set-session-state"), body, f"id-{number}"), settled=True))
+    answers: list[Any] = []
+    while len(answers) < 4:
+        answers += [sections(each.payload)[0x73][5] for each in await asker.wire.turn() if each.code == TRANSFER]
+    assert answers == ["id-0", "id-1", "id-2", "id-3"]
+
+
+async def test_a_large_request_that_is_no_message_is_refused(wire: Wire) -> None:
+    asker = Asker(wire, "q/$management")
+    frames = await asker.ask(b"\x00\x53\x77\xd0" + b"\xff" * 40_000)
+    while not frames:
+        frames = await wire.turn()
+    (disposition,) = frames
+    assert disposition.get(4).value[0].value[0] == "amqp:decode-error"

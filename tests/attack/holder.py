@@ -30,6 +30,7 @@ from .attacker import (
     described,
     frame,
     listed,
+    mapped,
     text,
     transfer,
     uint,
@@ -90,6 +91,21 @@ def pipelined(is_known: bool) -> Iterator[bytes]:
         yield transfer(0, n, message)
 
 
+def peeks(is_known: bool) -> Iterator[bytes]:
+    """Requests for messages, as many as the credit allows; responses are not read."""
+    yield hello(is_known) + BEGIN + attach("w", 0, "watched" if is_known else "$cbs")
+    message = described(0x75, b"\xb0" + (50_000).to_bytes(4, "big") + bytes(50_000))
+    for n in range(10):
+        yield transfer(0, n, message)
+    node = "watched/$management"
+    for n in range(1, 20, 2):
+        yield attach(f"s{n}", n, node) + attach(f"r{n}", n + 1, node, sends=False) + flow(n + 1, 10_000)
+    body = mapped(text("from-sequence-number"), b"\x81" + bytes(8), text("message-count"), uint(1_000))
+    request = described(0x74, mapped(text("operation"), text("com.microsoft:peek-message"))) + described(0x77, body)
+    for n in range(10, 900):
+        yield transfer(n % 10 * 2 + 1, n, request)
+
+
 def links(is_known: bool) -> Iterator[bytes]:
     """Links with long names."""
     yield hello(is_known)
@@ -141,6 +157,7 @@ KINDS: dict[str, tuple[Callable[[bool], Iterator[bytes]], int]] = {
     "unfinished-deliveries": (unfinished_deliveries, 60),
     "unread-copies": (unread_copies, 60),
     "pipelined": (pipelined, 60),
+    "peeks": (peeks, 20),
     "links": (links, 30),
     "fragments": (fragments, 200),
     "inflated": (inflated, 100),

@@ -36,6 +36,7 @@ from .attacker import (
 )
 
 QUEUE, TOPIC, SUBSCRIPTION = "busy", "ruled", "ruled/Subscriptions/s"
+PEEK = "com.microsoft:peek-message"
 RULES = 300
 OPERATED: Final = 12
 """Links of one connection for requests."""
@@ -143,7 +144,9 @@ def big_body() -> bytes:
     return mapped(*(each for name, value in fields.items() for each in (text(name), value)))
 
 
-def operates(operation: str, address: str = QUEUE) -> Callable[[], Iterator[bytes]]:
+def operates(
+    operation: str, address: str = QUEUE, body: Callable[[], bytes] = big_body
+) -> Callable[[], Iterator[bytes]]:
     """Requests on several links, as many as the credit allows."""
 
     def script() -> Iterator[bytes]:
@@ -156,7 +159,7 @@ def operates(operation: str, address: str = QUEUE) -> Callable[[], Iterator[byte
         request = (
             described(0x73, listed(text("1")))
             + described(0x74, mapped(text("operation"), text(operation)))
-            + described(0x77, big_body())
+            + described(0x77, body())
         )
         parts = [request[start : start + 60_000] for start in range(0, len(request), 60_000)]
         numbers = [0] * OPERATED
@@ -167,6 +170,12 @@ def operates(operation: str, address: str = QUEUE) -> Callable[[], Iterator[byte
             numbers[link] += 1
 
     return script
+
+
+def wide_request() -> bytes:
+    """A request with as many values as it may have bytes, nearly: one that the client decides how long it takes."""
+    nulls = b"\xd0" + u32(4 + 1_900_000) + u32(1_900_000) + NULL * 1_900_000
+    return mapped(text("message-count"), b"\x71" + u32(1), text("other"), nulls)
 
 
 def puts_tokens() -> Iterator[bytes]:
@@ -220,6 +229,9 @@ WORK: Final[dict[str, Row]] = {
     "dispositions": Row(attacker.dispositions, 80, (DISPOSITION,)),
     "abandons": Row(abandons, 40, (DISPOSITION,)),
     "transactions": Row(declares, 20, ("declare",)),
+    "wide-requests": Row(
+        operates("com.microsoft:peek-message", body=wide_request), 10, ("com.microsoft:peek-message",)
+    ),
     "tokens": Row(puts_tokens, 40, (PUT_TOKEN,)),
     **{
         name: Row(operates(name, SUBSCRIPTION if name.endswith(("-rule", "-rules")) else QUEUE), 10, (name,))

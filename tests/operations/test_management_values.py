@@ -6,13 +6,14 @@ import random
 import re
 import uuid
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from emubus.amqp.nodes import operations
 from emubus.amqp.nodes.management import OPERATIONS, management_answer
-from emubus.amqp.nodes.requests import Request
+from emubus.amqp.nodes.requests import ReplyRoom, Request
 from emubus.amqp.past_links import PastLinks
 from emubus.broker.broker import Broker
 from emubus.broker.keys import Right
@@ -77,6 +78,7 @@ VALUES: tuple[object, ...] = (
         {"sql-filter": 1},
     ),
 )
+ROOM = ReplyRoom(1 << 20, nullcontext)
 PATHS = ("q", "q/$DeadLetterQueue", "t", "t/Subscriptions/plain")
 
 
@@ -111,7 +113,7 @@ async def test_a_body_that_can_not_be_is_the_clients_mistake(name: str, broker: 
                 body = {field: chance.choice(VALUES) for field in FIELDS}
             elif number < len(VALUES) and count == 0:
                 body = VALUES[number]
-            response = await answer(Request(properties={"operation": name}, body=body), 1 << 20)
+            response = await answer(Request(properties={"operation": name}, body=body), ROOM)
             assert response is not None
             status = response.properties["statusCode"]
             if not isinstance(status, int) or status >= 500:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import http.client
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 
 from emubus.amqp.links.attach import LINK_KINDS
 from emubus.amqp.nodes.management import OPERATIONS, management_answer
+from emubus.amqp.nodes.requests import ReplyRoom
 from emubus.amqp.nodes.requests import Request as NodeRequest
 from emubus.amqp.past_links import PastLinks
 from emubus.broker.access import Access
@@ -193,7 +195,7 @@ async def test_an_operation_of_management_asks_for_its_right_before_it_looks_at_
     async with premium_broker() as broker:
         client = JmsClient(broker)
         answer = management_answer(broker, "q", require, client.wire.server.tracker, PastLinks())
-        response = await answer(NodeRequest(properties={"operation": name}), 1 << 20)
+        response = await answer(NodeRequest(properties={"operation": name}), ReplyRoom(1 << 20, nullcontext))
         client.wire.lose()
     assert asked == [needed]
     assert response is not None
