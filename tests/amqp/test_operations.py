@@ -377,6 +377,7 @@ def test_p25_rules_and_deletions_are_what_no_transaction_can_change() -> None:
         "delete-messages-before",
         "claim-messages",
         "delete-deferred-messages",
+        "delete-messages",
     }
 
 

@@ -396,7 +396,7 @@ def test_the_kit_ends_no_condition_by_a_number_that_none_has(number: int, faces:
     assert faces.server.end_conditions() == 1
 
 
-@pytest.mark.parametrize("path", ["a/../b", "..", "/", "a//b", "$x", "a/$x", "-a", "x" * 261])
+@pytest.mark.parametrize("path", ["a/../b", "..", "/", "a//b", "$x", "a/$x", "x" * 261])
 async def test_the_library_for_jms_makes_no_entity_of_a_path_that_can_not_be(path: str) -> None:
     async with premium_broker() as broker:
         before = {each.path for each in broker.entities()}
