@@ -71,9 +71,17 @@ _TABLE: Final = (
 SYSTEM_PROPERTIES: Final[Mapping[str, SystemProperty]] = {each.name: each for each in _TABLE}
 """By canonical name."""
 
+ALIASES: Final[Mapping[str, str]] = {
+    "Subject": "Label",
+    "ScheduledEnqueueTime": "ScheduledEnqueueTimeUtc",
+    "TransactionPartitionKey": "ViaPartitionKey",
+}
+"""Newer names, and the canonical ones."""
+
 _BY_KEY: Final[Mapping[str, SystemProperty]] = {
     **{each.name.lower(): each for each in _TABLE},
-    "subject": SYSTEM_PROPERTIES["Label"],  # its name in the newer SDKs
+    # ServiceBusMessage's names, which the page says to use [SB: service-bus-filter-examples].
+    **{each.lower(): SYSTEM_PROPERTIES[name] for each, name in ALIASES.items()},
 }
 
 
@@ -87,5 +95,6 @@ def unknown_system_property(name: str) -> str:
     from difflib import get_close_matches  # only for a mistake
 
     near = get_close_matches(name.lower(), _BY_KEY, 1)
-    hint = f"; did you mean sys.{_BY_KEY[near[0]].name if near[0] != 'subject' else 'Subject'}?" if near else ""
+    newer = {each.lower(): each for each in ALIASES}
+    hint = f"; did you mean sys.{newer.get(near[0], _BY_KEY[near[0]].name)}?" if near else ""
     return f"there is no system property {name!r:.80}{hint}"

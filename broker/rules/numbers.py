@@ -58,6 +58,7 @@ _OPERANDS: Final = (*INTEGERS, Char, Float, float, Decimal)
 _PROMOTIONS: Final[Mapping[tuple[type, type], type]] = {
     (left, right): _promotion(left, right) for left in _OPERANDS for right in _OPERANDS
 }
+_LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 _RANGES: Final[Mapping[type, range]] = {
     Int: range(-(2**31), 2**31),
     Uint: range(2**32),
@@ -131,6 +132,10 @@ class Operation:
 def calculate(operation: Operation, left: Any, right: Any) -> Number | None:
     """Apply an operator to two numbers or chars, None if one is neither. Raises FilterException."""
     kind = _PROMOTIONS.get((type(left), type(right)))
+    if kind is int and not operation.divides and type(left) is not Char and type(right) is not Char:
+        result: int = operation.integers(left, right)  # the usual one
+        if _LONG_MIN <= result <= _LONG_MAX:
+            return result
     if kind is None:
         return None
     if kind is float:

@@ -56,7 +56,7 @@ items: "(" expression ("," expression)* ")"
 constant: INTEGER | DOUBLE | STRING | TRUE | FALSE | NULL
 property: [NAME "."] (NAME | BRACKETED | QUOTED)
 
-action: (statement ";"?)+
+action: statement ((";" | ",")? statement)* ";"?
 ?statement: SET property EQUALS expression      -> set_property
           | REMOVE property                     -> remove_property
 

@@ -19,6 +19,7 @@ from emubus.broker.model.descriptions import (
     SqlFilter,
     SubscriptionDescription,
     TrueFilter,
+    TypedText,
 )
 from emubus.broker.rules import (
     CompiledFilter,
@@ -31,7 +32,8 @@ from emubus.broker.rules import (
 )
 from emubus.broker.rules import index as indexing
 from emubus.broker.rules.sql.action import RULE_NAME_PROPERTY, compile_action
-from emubus.codec.types import Int
+from emubus.codec import decimals
+from emubus.codec.types import Char, Decimal128, Described, Float, Int, Long, Symbol, Timestamp, Ulong
 
 from ...log_levels import every_level
 from ...rounds import rounds
@@ -281,12 +283,18 @@ def brute_force(subscriptions: dict[str, list[RuleDescription]], seen: MessageCo
 EACH_VALUE: list[Any] = ["x", "y", 1, 1.0, True, 0, 2**53, 2**53 + 1, float(2**53), None]
 VALUES: Any = st.sampled_from(EACH_VALUE)
 TEXTS = st.none() | st.sampled_from(["x", "y"])
+TYPED: Any = st.sampled_from(
+    [
+        TypedText(*each)
+        for each in (("decimal", "1.00"), ("decimal", "0.5"), ("duration", "PT0S"), ("dateTime", "1970-01-01"))
+    ]
+)
 CORRELATIONS = st.builds(
     CorrelationFilter,
     label=TEXTS,
     to=TEXTS,
     message_id=TEXTS,
-    properties=st.dictionaries(st.sampled_from("abA"), VALUES, max_size=2),
+    properties=st.dictionaries(st.sampled_from("abA"), st.one_of(VALUES, TYPED), max_size=2),
 )
 
 
@@ -310,7 +318,15 @@ RULES = st.lists(st.tuples(FILTERS, ACTIONS), max_size=3).map(
     lambda each: [RuleDescription(f"r{place}", filter_, action) for place, (filter_, action) in enumerate(each)]
 )
 STEPS = st.lists(st.tuples(st.sampled_from("pqrst"), st.none() | RULES), max_size=8)
-USERS = st.fixed_dictionaries({}, optional={name: st.one_of(VALUES, st.just(Int(1))) for name in "abA"})
+OTHER_KINDS: Any = st.sampled_from(
+    [
+        *(Int(1), Ulong(2**64 - 1), Float(0.5), Char("x"), Char("\x01"), Timestamp(0), [1], b"x"),
+        *(Decimal128(decimals.from_text(text, 16)) for text in ("1.0", "0.5", "1E+3", "Infinity")),
+        *(Described(Symbol(f"com.microsoft:{name}"), Long(0)) for name in ("timespan", "datetime-offset")),
+        Described(Symbol("com.microsoft:uri"), "x"),
+    ]
+)
+USERS = st.fixed_dictionaries({}, optional={name: st.one_of(VALUES, OTHER_KINDS) for name in "abA"})
 MESSAGES = st.builds(
     lambda user, fields, broken: _broken(encoded(user, **fields), broken),
     USERS,

@@ -88,7 +88,7 @@ def test_a_value_alone_is_no_condition(text: str) -> None:
         ("", "the text is empty (line 1, column 1)"),
         ("a = 1", "unexpected 'a'; expected SET or REMOVE (line 1, column 1)"),
         ("SET a", "unexpected the end of the text; expected '=' (line 1, column 6)"),
-        ("SET a = b = 1", "unexpected '='; expected ';', SET, REMOVE or the end (line 1, column 11)"),
+        ("SET a = b = 1", "unexpected '='; expected ',', ';', SET, REMOVE or the end (line 1, column 11)"),
         ("SET a = 1;; SET b = 2", "unexpected ';'; expected SET, REMOVE or the end (line 1, column 11)"),
         ("REMOVE 5", "unexpected '5'; expected a property (line 1, column 8)"),
         ("SET sys.Lable = 'x'", "there is no system property 'Lable'; did you mean sys.Label? (line 1, column 9)"),
