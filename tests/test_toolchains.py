@@ -38,6 +38,14 @@ def tool(folder: Path, name: str, prints: str) -> None:
     path.chmod(0o755)
 
 
+@pytest.fixture(autouse=True)
+def dotnet_is_there(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nothing installs is on the path, unless a test has another path."""
+    folder = tmp_path_factory.mktemp("dotnet")
+    tool(folder, "dotnet", "10.0.401")
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{folder}")
+
+
 @pytest.mark.parametrize("toolchain", [JAVA, MAVEN, NODE, GO, DOTNET], ids=lambda each: each.name)
 def test_a_toolchain_that_is_not_installed_is_named_with_its_packages(
     toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -122,6 +130,14 @@ def test_what_debian_has_no_package_of_is_left_out_in_ci_too(
     assert (may_be_missing("dotnet"), may_be_missing("go")) == (False, False)
     assert prepare.main([]) == 0
     assert unavailable() == {}
+
+
+def test_what_nothing_installs_is_left_out_before_builds_are_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toolchains, "UNAVAILABLE_FILE", tmp_path / "unavailable.json")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert set(unavailable()) == {"dotnet"}
 
 
 def test_what_is_available_again_is_no_longer_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

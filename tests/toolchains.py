@@ -51,9 +51,13 @@ class Toolchain:
     version_min: int  # the first number, e.g. 17 of "17.0.15"
     packages: tuple[str, ...]
 
+    def missing(self) -> list[str]:
+        """The commands that are not there."""
+        return [command for command in self.commands if shutil.which(command) is None]
+
     def problem(self) -> str | None:
         """What is wrong with the toolchain as it is installed, in one line; None if nothing is."""
-        missing = [command for command in self.commands if shutil.which(command) is None]
+        missing = self.missing()
         if missing:
             version = "" if self.packages else f" {self.version_min} or newer"
             packages = f" (Debian: {' '.join(self.packages)})" if self.packages else ""
@@ -138,10 +142,14 @@ def note_unavailable(reasons: Reasons) -> None:
 
 
 def unavailable() -> dict[str, str]:
-    """Why parts of the tests can't run here, by the name of their build; empty where all can."""
-    if not UNAVAILABLE_FILE.is_file():
-        return {}
-    reasons: dict[str, str] = json.loads(UNAVAILABLE_FILE.read_text())
+    """Why parts of the tests can't run here, by the name of their build; empty where all can.
+
+    What nothing installs is known without the file, which tests that run beside the builds may not find yet.
+    """
+    nothing_installs = {name: each for name, each in NEEDED.items() if not each.packages and each.missing()}
+    reasons = {name: str(each.problem()) for name, each in nothing_installs.items()}
+    if UNAVAILABLE_FILE.is_file():
+        reasons |= json.loads(UNAVAILABLE_FILE.read_text())
     return reasons
 
 

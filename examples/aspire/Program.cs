@@ -1,4 +1,4 @@
-// The app host of .NET Aspire. Not run by a test of this repository: it has no .NET SDK.
+// The app host of .NET Aspire. Not run by a test of this repository: it needs Docker.
 // A plain container: RunAsEmulator starts Microsoft's image, with an SQL Server beside it.
 var builder = DistributedApplication.CreateBuilder(args);
 

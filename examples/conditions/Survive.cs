@@ -1,5 +1,4 @@
 // Sends an order and processes it once, whatever the service does meanwhile; with `fragile` it hopes for the best.
-// Not run by a test of this repository: it has no .NET SDK.
 using Azure.Messaging.ServiceBus;
 
 const string Queue = "queue.1";

@@ -1,4 +1,4 @@
-// MassTransit 8 with package MassTransit.Azure.ServiceBus.Core. Not run by a test of this repository: it has no .NET SDK.
+// MassTransit 8 with package MassTransit.Azure.ServiceBus.Core. Not run by a test of this repository.
 // MassTransit creates its queues and topics: one connection string serves AMQP and administration, since each port accepts both.
 using MassTransit;
 using Microsoft.Extensions.Hosting;

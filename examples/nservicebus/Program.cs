@@ -1,5 +1,5 @@
-// NServiceBus with NServiceBus.Transport.AzureServiceBus 5. Not run by a test of this repository: it has no .NET SDK.
-// The installers create queues and topics over the administration client, which uses the same port.
+// NServiceBus with NServiceBus.Transport.AzureServiceBus 5. Not run by a test of this repository.
+// The installers create queues and topics over the administration client, for which NServiceBus takes port 5300.
 using NServiceBus;
 
 const string ConnectionString =

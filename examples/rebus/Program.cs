@@ -1,4 +1,4 @@
-// Rebus with Rebus.AzureServiceBus 10. Not run by a test of this repository: it has no .NET SDK.
+// Rebus with Rebus.AzureServiceBus 10. Not run by a test of this repository.
 // Rebus creates its queue over the administration client, which uses the same port.
 using Rebus.Activation;
 using Rebus.Config;

@@ -1,4 +1,4 @@
-// dotnet test. Not run by a test of this repository: it has no .NET SDK.
+// dotnet test. Not run by a test of this repository: it needs Docker.
 // A generic container: the module Testcontainers.ServiceBus also starts an SQL Server.
 using Azure.Messaging.ServiceBus;
 using DotNet.Testcontainers.Builders;

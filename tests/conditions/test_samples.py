@@ -15,6 +15,7 @@ import pytest
 from emubus.testing import EmubusServer, QueueDescription
 
 from ..building import ROOT
+from ..examples.dotnet import program
 from ..sdk.prepare import ALL_CLIENTS, DRIVERS, prepare
 from ..toolchains import BRIEF_JAVA
 
@@ -56,8 +57,13 @@ def go(folder: Path) -> list[str]:
     return ["./survive"]
 
 
+def dotnet(folder: Path) -> list[str]:
+    return program("conditions/survive.csproj", folder)
+
+
 @pytest.mark.parametrize(
-    ("sdk", "command"), [("python-sync", python), ("javascript", javascript), ("java", java), ("go", go)]
+    ("sdk", "command"),
+    [("python-sync", python), ("javascript", javascript), ("java", java), ("go", go), ("dotnet", dotnet)],
 )
 def test_one_program_survives_and_the_other_loses_the_order(
     sdk: str, command: Command, server: EmubusServer, tmp_path: Path

@@ -18,6 +18,7 @@ from ..building import ROOT
 from ..rounds import IS_LONG
 from ..sdk.prepare import ALL_CLIENTS, DRIVERS, prepare
 from ..toolchains import BRIEF_JAVA
+from .dotnet import program
 
 EXAMPLES = ROOT / "examples"
 RUN_SECONDS_MAX = 300
@@ -68,6 +69,10 @@ def go(folder: Path) -> tuple[list[str], Path]:
     return ["go", "run", "-mod=mod", "."], folder
 
 
+def dotnet(folder: Path) -> tuple[list[str], Path]:
+    return program("dotnet/hello/hello.csproj", folder), folder
+
+
 def rust(folder: Path) -> tuple[list[str], Path]:
     shutil.copytree(EXAMPLES / "rust", folder, dirs_exist_ok=True)
     return ["cargo", "run", "--quiet"], folder
@@ -78,6 +83,7 @@ PROGRAMS: Final[Sequence[tuple[str | None, Command]]] = (
     ("javascript", javascript),
     ("java", java),
     ("go", go),
+    ("dotnet", dotnet),
     *([(None, rust)] if IS_LONG else []),  # it compiles for a minute
 )
 

@@ -18,6 +18,7 @@ from ..toolchains import BRIEF_JAVA, unavailable
 __all__ = [
     "ALL_CLIENTS",
     "CLIENTS",
+    "DOTNET_BUILD",
     "OLDER",
     "PREVIEWS",
     "Build",
@@ -30,6 +31,11 @@ __all__ = [
 ]
 
 DRIVERS = Path(__file__).resolve().parent / "drivers"
+# Nothing is reported, and no process of the build stays behind it.
+DOTNET_BUILD = (
+    *("env", "DOTNET_CLI_TELEMETRY_OPTOUT=1", "DOTNET_NOLOGO=1"),
+    *("dotnet", "build", "-c", "Release", "-v", "quiet", "-nologo", "-nodeReuse:false"),
+)
 VENV_7143 = ROOT / ".venv-sb7143"
 PYTHON_7143 = VENV_7143 / "bin" / "python"
 
@@ -66,13 +72,6 @@ _BUILD_JAVASCRIPT = Build(
 _JAVA = DRIVERS / "java"
 _GO = DRIVERS / "go"
 _DOTNET = DRIVERS / "dotnet"
-# Nothing is reported, and no process of the build stays behind it.
-_DOTNET_BUILD = (
-    *("env", "DOTNET_CLI_TELEMETRY_OPTOUT=1", "DOTNET_NOLOGO=1"),
-    *("dotnet", "build", "-c", "Release", "-o", "build", "-p:BaseIntermediateOutputPath=build/obj/"),
-    *("-v", "quiet", "-nologo", "-nodeReuse:false"),
-)
-
 CLIENTS: dict[str, Client] = {
     client.name: client
     for client in (
@@ -112,7 +111,7 @@ CLIENTS: dict[str, Client] = {
                 folder=_DOTNET,
                 sources=("driver.csproj", "packages.lock.json", "*.cs"),
                 output=_DOTNET / "build",
-                commands=(_DOTNET_BUILD,),
+                commands=((*DOTNET_BUILD, "-o", "build", "-p:BaseIntermediateOutputPath=build/obj/"),),
             ),
             warm_up_s=45.0,  # the machine code of the SDK, of TLS and of an HTTP or AMQP client is made as it is used
         ),

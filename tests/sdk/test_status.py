@@ -40,9 +40,15 @@ def refused_to_send(sdk: Sdk, queue: str) -> str:
     return refused.value.kind
 
 
+def receive_twice(receiver: Receiver) -> None:
+    """For .NET, in which a receive ends empty in whose midst the link is detached."""
+    assert receiver.receive() == []
+    receiver.receive()
+
+
 def refused_to_receive(receiver: Receiver) -> str:
     with pytest.raises(SdkError) as refused:
-        receiver.receive()
+        receive_twice(receiver)
     return refused.value.kind
 
 

@@ -1,5 +1,4 @@
 // Sends a message to queue.1 and receives it: dotnet run.
-// Not run by a test of this repository: it has no .NET SDK.
 using Azure.Messaging.ServiceBus;
 
 string connectionString = Environment.GetEnvironmentVariable("SERVICEBUS_CONNECTION_STRING")

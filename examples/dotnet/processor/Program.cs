@@ -1,5 +1,4 @@
 // Processes the messages of queue.1, eight at a time, until Enter is pressed: dotnet run.
-// Not run by a test of this repository: it has no .NET SDK.
 using Azure.Messaging.ServiceBus;
 
 string connectionString = Environment.GetEnvironmentVariable("SERVICEBUS_CONNECTION_STRING")
