@@ -12,6 +12,7 @@ from ..entities.entity import Entity
 from ..entities.entity_base import PartitionHandle
 from ..entities.namespace import Namespace
 from ..errors import BrokerError
+from ..model.descriptions import TopicDescription
 from ..partition.records import Home
 
 RETRY_AFTER_MS = 1_000
@@ -61,10 +62,9 @@ class IdleWatch:
         An entity with ForwardTo has no receivers and is never idle [wire 10.7].
         """
         self.forget(entity)
-        description = entity.description
-        idle_ms = description.auto_delete_on_idle_ms
-        if idle_ms is not None and getattr(description, "forward_to", None) is None:
-            self.used(entity)
+        self.used(entity)
+        idle_ms = entity.description.auto_delete_on_idle_ms
+        if idle_ms is not None and not _forwards(entity):
             self._arm(entity, self._namespace.clock.now_ms() + idle_ms)
 
     def forget(self, entity: Entity) -> None:
@@ -82,8 +82,11 @@ class IdleWatch:
         if idle_ms is None:
             return
         now = self._namespace.clock.now_ms()
-        last = max(self._used_at.get(entity.queue_id, 0), _last_activity(entity))
-        if entity.has_waiting_receivers or any(_scheduled(handle) for handle in entity.partitions):
+        users = [entity]
+        if isinstance(entity.description, TopicDescription):  # what is done to its subscriptions counts [wire 10.8]
+            users += self._namespace.subscriptions_of(entity.path).entities()
+        last = max(max(self._used_at.get(each.queue_id, 0), _last_activity(each)) for each in users)
+        if any(_is_in_use(each) for each in users):
             last = now
         if now < last + idle_ms:
             self._arm(entity, last + idle_ms)
@@ -98,6 +101,15 @@ class IdleWatch:
 def _last_activity(entity: Entity) -> int:
     """Return the last send, receive or change of an entity (Unix ms), 0 if there was none since the start."""
     return max(entity.received_at, *(handle.worker.last_activity_at(handle.queue_id) for handle in entity.partitions))
+
+
+def _is_in_use(entity: Entity) -> bool:
+    """Whether an entity is used without anybody calling: a receiver waits, it forwards, or a message is scheduled."""
+    return entity.has_waiting_receivers or _forwards(entity) or any(_scheduled(handle) for handle in entity.partitions)
+
+
+def _forwards(entity: Entity) -> bool:
+    return getattr(entity.description, "forward_to", None) is not None
 
 
 def _scheduled(handle: PartitionHandle) -> bool:

@@ -65,6 +65,17 @@ async def test_who_may_not_send_to_an_entity_cannot_have_messages_forwarded_to_i
     assert (await change(http, path, wanted, own)).status == 200  # nothing changes
 
 
+async def test_a_sender_needs_no_right_on_the_target_of_forwarding(http: Raw) -> None:
+    root = token("https://h/", *ROOT)
+    forward = "<ForwardTo>sb://h/qb</ForwardTo></QueueDescription>"
+    forwards = with_keys("QueueDescription", key("k", "Send", keys=("a", "a2"))).replace("</QueueDescription>", forward)
+    changed = await change(http, "/qa", forwards, root, ServiceBusSupplementaryAuthorization=root)
+    assert changed.status == 200
+    own = token("https://h/qa", "k", "a")
+    assert (await http("POST", "/qb/messages", "x", Authorization=own)).status == 401
+    assert (await http("POST", "/qa/messages", "x", Authorization=own)).status == 201
+
+
 @pytest.mark.parametrize(("name", "header"), FORWARDS)
 async def test_a_token_for_the_namespace_covers_the_target_of_forwarding(http: Raw, name: str, header: str) -> None:
     root = token("https://h/", *ROOT)
