@@ -19,7 +19,7 @@ test-clients: prepare $(VENV)/collected
 test-parts: $(VENV)/collected # takes what the others leave of the machine
 	nice -n 7 $(BIN)/pytest -n 4 --dist worksteal $(addprefix --ignore=,$(CLIENTS) $(HEAVY)) $(ARGS)
 test-long: $(VENV)/installed # hours: long simulations, attacks, kill rounds
-	EMUBUS_TEST_LONG=1 $(BIN)/pytest -n 2 tests/crash tests/attack tests/codec tests/amqp tests/broker tests/commands tests/http tests/operations tests/storage tests/web tests/spark/codec tests/spark/acceptance tests/examples/test_languages.py $(ARGS)
+	EMUBUS_TEST_LONG=1 $(BIN)/pytest -n 2 tests/crash tests/attack tests/codec tests/amqp tests/broker tests/commands tests/http tests/operations tests/refusals tests/storage tests/web tests/spark/codec tests/spark/acceptance tests/examples/test_languages.py $(ARGS)
 	$(BIN)/python -m tests.crash.namespace_rounds --rounds 1000 && $(BIN)/python -m tests.spark.acceptance.kill_rounds
 	$(MAKE) dist && release/try && $(BIN)/python -m tests.broker.namespace_simulation --commands 10000000 --jobs 2
 prepare: $(BIN)/python ; $(BIN)/python -m tests.prepare
