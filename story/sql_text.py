@@ -87,8 +87,9 @@ def names_in(node: Node) -> Iterator[syntax.Property]:
         case syntax.In(left, items):
             for each in (left, *items):
                 yield from names_in(each)
-        case syntax.Like(left, pattern):
-            yield from (*names_in(left), *names_in(pattern))
+        case syntax.Like(left, pattern, escape):
+            for each in (left, pattern) if escape is None else (left, pattern, escape):
+                yield from names_in(each)
         case syntax.All(items) | syntax.AnyOf(items):
             for item in items:
                 yield from names_in(item)

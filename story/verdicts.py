@@ -20,13 +20,14 @@ from ..broker.model.descriptions import (
     SelectorFilter,
     SqlFilter,
 )
-from ..broker.rules.context import MessageContext
+from ..broker.rules.context import Draft, MessageContext
 from ..broker.rules.correlation import FIELDS
 from ..broker.rules.errors import FilterError, FilterException
 from ..broker.rules.filters import compile_filter
 from ..broker.rules.sql import syntax
+from ..broker.rules.sql.action import compile_action
 from ..broker.rules.sql.compiler import Compiler
-from ..broker.rules.sql.grammar import parse_filter
+from ..broker.rules.sql.grammar import parse_action, parse_filter
 from ..broker.rules.values import OPAQUE, Value, compare, from_description, kind_text, to_text
 from .sql_text import names_in, text_of
 from .unknown import absence, no_operator, why_unknown
@@ -38,7 +39,10 @@ VALUE_CHARS_MAX: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class RuleVerdict:
-    """A rule and whether it matches, None if it failed; `reason` says why it does not match."""
+    """A rule and whether it matches, None if it failed.
+
+    `reason` says why it does not match, or what its action could not calculate.
+    """
 
     name: str
     matches: bool | None
@@ -68,10 +72,26 @@ def rule_verdict(rule: RuleDescription, context: MessageContext) -> RuleVerdict:
     """The verdict of one rule."""
     try:
         if compile_filter(rule.filter)(context) is True:
-            return RuleVerdict(rule.name, True)
+            return RuleVerdict(rule.name, True, unknown_values(rule, context))
         return RuleVerdict(rule.name, False, why_not(rule.filter, context))
     except (FilterException, FilterError) as error:
         return RuleVerdict(rule.name, None, str(error))
+
+
+def unknown_values(rule: RuleDescription, context: MessageContext) -> str:
+    """Say which SET of a rule's action has no value, and why: it changes nothing, or clears. FilterException."""
+    if rule.action is None:
+        return ""
+    draft, reasons = Draft(context), list[str]()
+    action = compile_action(rule.action, parameters=rule.action_parameters)
+    for statement, step in zip(parse_action(rule.action), action.steps, strict=True):
+        if isinstance(statement, syntax.Set):
+            why = why_unknown(statement.expression, Compiler(rule.action_parameters), draft)
+            name = text_of(statement.property)
+            if why and not (isinstance(statement.expression, syntax.Constant) and statement.expression.value is None):
+                reasons.append(f"SET {name} = {text_of(statement.expression)} is unknown: {why}")
+        step(draft)
+    return "; ".join(reasons)
 
 
 def why_not(filter_: Filter, context: MessageContext) -> str:

@@ -46,12 +46,13 @@ NAMES = st.text(st.sampled_from("abcXYZ019._-"), min_size=1, max_size=10)
 VALUES: st.SearchStrategy[PropertyValue] = (
     TEXTS
     | st.booleans()
-    | st.integers(-(2**63), 2**63 - 1)
+    | st.integers(-(2**63), 2**64 - 1)
     | st.floats(allow_nan=False)
     | st.none()
     | st.integers(-(2**31), 2**31 - 1).map(lambda number: TypedText("long", str(number)))
     | TEXTS.map(lambda text: TypedText("dateTime", text))
     | TEXTS.map(lambda text: TypedText("duration", text))
+    | TEXTS.map(lambda text: TypedText("decimal", text))
 )
 PROPERTIES = st.dictionaries(TEXTS, VALUES, max_size=4)
 FILTERS = (

@@ -86,6 +86,9 @@ async def test_values_come_back_with_the_type_and_the_text_with_which_they_came(
         "b": ("boolean", "false"),
         "at": ("dateTime", "2020-07-05T11:12:13"),
         "span": ("duration", "P1DT2H3M"),
+        "back": ("duration", "-PT0.0000001S"),
+        "price": ("decimal", "19.90"),
+        "ulong": ("unsignedLong", "18446744073709551615"),
         "guid": ("guid", "12345678-1234-1234-1234-123456789abc"),
     }
     properties = "".join(value(name, *typed) for name, typed in values.items())
@@ -114,6 +117,9 @@ async def test_values_come_back_with_the_type_and_the_text_with_which_they_came(
         "b": False,
         "at": TypedText("dateTime", "2020-07-05T11:12:13"),
         "span": TypedText("duration", "P1DT2H3M"),
+        "back": TypedText("duration", "-PT0.0000001S"),
+        "price": TypedText("decimal", "19.90"),
+        "ulong": 2**64 - 1,
         "guid": TypedText("guid", "12345678-1234-1234-1234-123456789abc"),
     }
 

@@ -18,6 +18,7 @@ from .parsing import bad, child, children, excerpt, text_of, type_of
 ENTRY: Final = "KeyValueOfstringanyType"
 _INT32: Final = range(-(2**31), 2**31)
 _INT64: Final = range(-(2**63), 2**63)
+_UINT64: Final = range(2**64)
 _DIGITS_MAX: Final = 20
 _BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
 _SPECIAL_DOUBLES: Final = {"INF": math.inf, "-INF": -math.inf, "NaN": math.nan}
@@ -52,6 +53,7 @@ READERS: Final[Mapping[str, Callable[[str], PropertyValue]]] = {
     "string": str,
     "int": _parse_int,
     "long": _parse_long,
+    "unsignedLong": lambda text: _parse_whole_number(text, _UINT64),
     "double": _parse_double,
     "boolean": _parse_boolean,
     "decimal": lambda text: TypedText("decimal", text),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from emubus.broker.errors import BrokerError
 from emubus.broker.model.descriptions import (
     CorrelationFilter,
     Filter,
@@ -14,8 +16,9 @@ from emubus.broker.model.descriptions import (
     SqlFilter,
     TypedText,
 )
-from emubus.broker.rules import MessageContext, RuleIndex, compile_filter
+from emubus.broker.rules import MessageContext, RuleIndex, compile_filter, rule_from_amqp, rule_to_amqp
 from emubus.broker.rules.sql.action import compile_action
+from emubus.codec.encode import encode
 from emubus.codec.types import Described
 from emubus.story.verdicts import why_not
 from tests.operators_page import PAGE, page
@@ -160,6 +163,26 @@ def test_a_correlation_filter_is_equality_with_and_without_the_index(name: str) 
                 seen = MessageContext(message({"a": value}))
                 assert (compile_filter(description)(seen) is True) is matches, (how, kind.name)
                 assert bool(index.matches(seen)) is matches, (how, kind.name)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+def test_a_correlation_filter_over_amqp_takes_the_same_value_of_every_kind(kind: Kind) -> None:
+    """Also after it was stored, and made again from what `enumerate-rules` shows."""
+    if COMPARED[kind.name, kind.name].result is None and kind.name != "null":
+        with pytest.raises(BrokerError, match="cannot be compared"):
+            rule_from_amqp("r", {"correlation-filter": {"properties": {"P": kind.seven}}})
+        return
+    made = rule_from_amqp("r", {"correlation-filter": {"label": "l", "properties": {"P": kind.seven}}})
+    listed = rule_to_amqp(made).value
+    assert isinstance(listed, list)
+    shown = listed[0].value[-1]
+    again = rule_from_amqp("r", {"correlation-filter": {"label": "l", "properties": shown}})
+    encode(rule_to_amqp(made))
+    for rule in (made, RuleDescription.from_json(json.loads(json.dumps(made.to_json()))), again):
+        compiled = compile_filter(rule.filter)
+        assert compiled(MessageContext(message({"p": kind.seven}, label="l"))) is True
+        # null is not compared; a char is kept as its text
+        assert (compiled(MessageContext(message({"p": kind.two}, label="l"))) is True) is (kind.name == "null")
 
 
 @pytest.mark.parametrize("old", KINDS.values(), ids=lambda kind: kind.name)

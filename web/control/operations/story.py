@@ -23,7 +23,12 @@ _RULE: Final = named(
         {
             "name": text("Name of the rule."),
             "matches": nullable(boolean("Whether it matches; null: it failed.")),
-            "reason": nullable(text("The part of the filter that is not true, or the error.", chars_max=100_000)),
+            "reason": nullable(
+                text(
+                    "The part of the filter that is not true, what the action could not calculate, or the error.",
+                    chars_max=100_000,
+                )
+            ),
         },
     ),
 )

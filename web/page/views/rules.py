@@ -26,7 +26,7 @@ from ....broker.model.descriptions import (
 )
 from ....broker.rules import MessageContext
 from ....broker.rules.values import OPAQUE, Value, kind_text, to_text
-from ....story.verdicts import why_not
+from ....story.verdicts import rule_verdict
 from ..flashes import Flash
 from ..forms import REFUSALS, Failed, Form, FormError, read_form
 from ..message_form import FIELDS, PROPERTY_TYPES, encoded, message_in
@@ -176,9 +176,7 @@ async def try_message(site: Site, request: web.Request) -> web.Response:
         message = parse_message(encoded(message_in(form, now)))
         context = MessageContext(message, enqueued_at=now)
         verdicts = [
-            RuleVerdict(
-                each, _changes(each, context), why_not(each.rule.filter, context) if each.matches is False else ""
-            )
+            RuleVerdict(each, _changes(each, context), rule_verdict(each.rule, context).reason)
             for each in try_rules(rules, message, now)
         ]
     except REFUSALS as error:
