@@ -126,6 +126,7 @@ class Connection(LinkContext, asyncio.Protocol):
 
     def work_off(self, until_us: int) -> bool:
         """Do chores and handle input until that instant of the stopwatch, at least a step; whether there is more."""
+        # Not what was computed, which costs 3.4 us to read: with 16 messages in a read that was 5 % of a message.
         stopwatch_us = self.clock.stopwatch_us
         if self._chores and not self._do_chores(until_us):
             return True
@@ -133,21 +134,21 @@ class Connection(LinkContext, asyncio.Protocol):
             return False
         data, at = self._unread, 0
         try:
-            # Small input is not cut, so that its cost does not matter, and measuring does.
-            computed_us = self.clock.computed_us if len(data) > MEASURED_BYTES else None
+            is_measured = len(data) > MEASURED_BYTES  # small input is not cut
             while (at < len(data) or self._has_left) and not self._failed and not self._closing:
                 size = self._chunk_bytes()
                 chunk = data[at : at + size] if at or len(data) > size else data
                 at += len(chunk)
-                began_us = computed_us() if computed_us is not None else 0
+                began_us = stopwatch_us() if is_measured else 0
                 if self._sasl is not None:
                     chunk = self._handshake(self._sasl, chunk)
                 if chunk or self._has_left:
                     at -= len(self._input(chunk, until_us))
                 if at < len(data) or self._has_left:
-                    if computed_us is not None:
-                        self._fit_portion(computed_us() - began_us)
-                    if stopwatch_us() >= until_us:
+                    now_us = stopwatch_us()
+                    if is_measured:
+                        self._fit_portion(now_us - began_us)
+                    if now_us >= until_us:
                         break
             self._flush()
         except Exception as error:
@@ -172,7 +173,11 @@ class Connection(LinkContext, asyncio.Protocol):
         return min(limits.chunk_bytes_max, self._portion * KIB)
 
     def _fit_portion(self, took_us: int) -> None:
-        """A go computed that long, and there is more input: let the next one take neither much longer nor much less."""
+        """A go took that long, and there is more input: let the next one take neither much longer nor much less.
+
+        On a busy machine a go seems to take longer, and the next ones are smaller than they could be: a message then
+        costs a twentieth more.
+        """
         if took_us < self.limits.short_go_us:
             self._portion = min(FRAMES_MAX, self._portion * 2)
         elif took_us > self.limits.long_go_us:

@@ -462,7 +462,7 @@ class Worker:
             if written_bytes > BATCH_BYTES_MAX:
                 break
             if done_count % LOOK_EVERY == LOOK_EVERY - 1:
-                now_us = self._clock.computed_us()
+                now_us = self._clock.stopwatch_us()
                 if not until_us:
                     until_us = now_us + BATCH_US
                 elif now_us > until_us:
