@@ -171,6 +171,12 @@ def test_any_body_is_a_description_or_a_refusal(body: bytes) -> None:
     assert status_of(body) in (400, None)
 
 
+@pytest.mark.parametrize("inside", ["<b>" * 40 + "</b>" * 40, "<b/>" * 30_000])
+def test_a_description_has_limits_of_depth_and_size(inside: str) -> None:
+    assert status_of(in_entry(inside)) == 400
+    assert status_of(in_entry(inside[: len(inside) // 10] if "/>" in inside else "<b>" * 20 + "</b>" * 20)) is None
+
+
 @given(st.text(st.sampled_from("aB/$%25.é"), max_size=30))
 def test_any_path_is_a_target(path: str) -> None:
     target = resource_of(f"/{path}")

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pytest
+
+from emubus.broker.admin.overview import Overview
 from emubus.broker.api import OutageKind
 from emubus.broker.message.builder import NewMessage
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.testing import EmubusServer
+from emubus.web.control.events import LISTENERS_MAX, EventFeed
+from emubus.web.services import Services
 
+from ...broker.namespace import _brokers_stop, open_broker
 from ...web.namespace import send
 from .client import ROOT, WAIT_S, Http
 from .conftest import PLAIN
+
+__all__ = ["_brokers_stop"]
 
 
 class Listener:
@@ -87,3 +97,24 @@ def test_a_client_that_comes_back_misses_nothing_or_learns_that_it_did(server: E
             assert stranger.next()[0] == "reset"
     with listening(server, seen) as late:  # nobody listened in between
         assert late.next()[0] == "reset"
+
+
+async def test_all_listeners_share_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With thousands of entities a look takes turns of the loop, and fifty listeners ask meanwhile."""
+    broker = open_broker()
+    for number in range(250):
+        broker.administration.create(QueueDescription(f"q{number}"))
+    reports = 0
+    report = Overview.report
+
+    def counted(self: Overview, *given: Any) -> Any:
+        nonlocal reports
+        reports += 1
+        return report(self, *given)
+
+    monkeypatch.setattr(Overview, "report", counted)
+    elapsed_us = iter(range(0, 1_000_000_000, 10))
+    clock = SimpleNamespace(stopwatch_us=lambda: next(elapsed_us), is_frozen=False, offset_ms=0, now_ms=lambda: 0)
+    feed = EventFeed(cast("Services", SimpleNamespace(broker=broker, clock=clock)))
+    await asyncio.gather(*(feed.look({}) for _ in range(LISTENERS_MAX)))
+    assert reports == 250
