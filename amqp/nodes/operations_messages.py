@@ -20,7 +20,8 @@ _TIMESTAMP, _LONG = 0x83, 0x81
 _PER_MESSAGE_BYTES: Final = 64  # what a peeked message costs besides its own bytes, at most
 _REPLY_OVERHEAD_BYTES: Final = 1024
 _PEEK_BYTES_MAX: Final = 256 * 1024  # one message may be larger (P23)
-_PEEK_COUNT_MAX: Final = 5_000
+_PEEK_COUNT_MAX: Final = 250  # "Message browsing" and the limits of the service name it
+_PEEK_COUNT_OF_PARTITION_MAX: Final = 5_000  # the connector's own operation reads queues in ranges
 PEEK_PARTITION: Final = "emubus:partition-id"
 """Ours: peek in this partition only, and end where it ends."""
 DEFERRED_ONLY: Final = "emubus:deferred-only"
@@ -38,14 +39,16 @@ async def peek(context: Context, body: Body) -> Result:
     """Messages as they are; as many as fit."""
     count = body.count("message-count")
     first = body.integer("from-sequence-number", 0)
+    partition = body.integer_or_none(PEEK_PARTITION)
+    count_max = _PEEK_COUNT_MAX if partition is None else _PEEK_COUNT_OF_PARTITION_MAX
     budget = min(context.reply_bytes_max, _PEEK_BYTES_MAX) - _REPLY_OVERHEAD_BYTES
     messages = await context.broker.peek(
         context.address,
         first,
-        min(count, _PEEK_COUNT_MAX),
+        min(count, count_max),
         max(1, budget),
         body.session_id(),
-        body.integer_or_none(PEEK_PARTITION),
+        partition,
         deferred_only=bool(body.integer(DEFERRED_ONLY, 0)),
     )
     rows: list[bytes] = []

@@ -80,6 +80,13 @@ async def test_a_peek_may_be_of_one_partition(ask: Asker) -> None:
     assert ask.wire.broker.calls == [("peek", "q", 1, 5, None, 2), ("peek", "q", 1, 5, None, 2, "deferred")]
 
 
+async def test_a_peek_returns_250_messages_at_most_and_more_of_one_partition(ask: Asker) -> None:
+    body = {"from-sequence-number": Long(1), "message-count": Int(10_000)}
+    await ask("com.microsoft:peek-message", body)
+    await ask("com.microsoft:peek-message", body | {"emubus:partition-id": Int(2)})
+    assert ask.wire.broker.calls == [("peek", "q", 1, 250, None), ("peek", "q", 1, 5_000, None, 2)]
+
+
 @pytest.mark.parametrize("operation", ["emubus:delete-messages-before", "com.microsoft:peek-message"])
 async def test_a_request_for_another_generation_is_refused_before_it_does_anything(ask: Asker, operation: str) -> None:
     body = {"partition-id": Int(2), "sequence-number-before": Long(9), "message-count": Int(1)}
