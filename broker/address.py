@@ -65,6 +65,15 @@ def strip_authority(text: str) -> str:
     return unquote(text).strip("/")
 
 
+def listed_name(path: str) -> str:
+    """The path of an entity as lists and `x-opt-deadletter-source` show it: queues and topics in lower case.
+
+    The service keeps the spelling of names of subscriptions [http 3].
+    """
+    at = path.lower().find("/subscriptions/")
+    return path.lower() if at < 0 else path[:at].lower() + path[at:]
+
+
 def parse_address(text: str) -> Address:
     """Split an address into entity, sub-queue and `$management`; any text gives an `Address`."""
     return _parse(text) if len(text) > KEPT_CHARS_MAX else _parse_once(text)

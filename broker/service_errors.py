@@ -50,12 +50,13 @@ def name_of(namespace: str, path: str, *, topic: bool = False) -> str:
     return f"{namespace}:Topic:{path[:at]}|{subscription}{rule}"
 
 
-def not_found(namespace: str, path: str) -> BrokerError:
+def not_found(namespace: str, path: str, *, topic_exists: bool = True) -> BrokerError:
     """The entity does not exist. The JavaScript and Java SDKs match this text.
 
-    The service's gateway knows queues and topics and names an address; its brokers know the rest and use a name.
+    The service's gateway knows queues and topics and names an address; its brokers know the rest and use a name. So a
+    subscription of a topic that does not exist (not `topic_exists`) is named by its address, too.
     """
-    below = SUBSCRIPTIONS in path.lower()
+    below = topic_exists and SUBSCRIPTIONS in path.lower()
     name = name_of(namespace, path) if below else address_of(namespace, path)
     return BrokerError(Condition.NOT_FOUND, f"The messaging entity '{name}' could not be found. {RESOURCES}")
 
@@ -70,6 +71,13 @@ def already_exists(namespace: str, path: str) -> BrokerError:
 def forward_target_missing(what: str, target: str) -> BrokerError:
     """The forwarding target does not exist; `what` is `auto forwarding` or `dead letter forwarding`."""
     return BrokerError(Condition.ARGUMENT_ERROR, f"The {what} destination entity '{target}' does not exist.")
+
+
+def forward_target_elsewhere(what: str, target: str, namespace: str) -> BrokerError:
+    """The forwarding target is in another namespace; `what` as above. The service's text for a missing target."""
+    missing = forward_target_missing(what, target)
+    remedy = f"It is in another namespace than '{namespace}'; name a queue or topic of this one by its path."
+    return BrokerError(missing.condition, f"{missing.description} {remedy}")
 
 
 def fixed_at_creation(name: str, kind: str) -> BrokerError:

@@ -25,6 +25,7 @@ class ResourceKind(Enum):
     SUBSCRIPTION = auto()
     RULES = auto()
     RULE = auto()
+    ROOT = auto()
     NOTHING = auto()
 
 
@@ -69,6 +70,8 @@ def resource_of(raw_path: str) -> Resource:
         if len(words) == 2 and words[0] == "$resources" and words[1] in _LISTS:
             return Resource(_LISTS[words[1]], path, is_open=is_open)
         return Resource(ResourceKind.NOTHING, path)
+    if not decoded:
+        return Resource(ResourceKind.ROOT, path)
     if not path or words[0] == RESERVED:
         return Resource(ResourceKind.NOTHING, path)
     # From the right: the name of a topic may have any number of segments.

@@ -69,7 +69,12 @@ class Administration:
         self._checks.all_stores_work()
         if known is not None:
             raise service_errors.already_exists(self._namespace.namespace, path)
-        return self._namespace.add(self._namespace.catalog.create(description, self._namespace.clock.now_ms()))
+        entity = self._namespace.add(self._namespace.catalog.create(description, self._namespace.clock.now_ms()))
+        if isinstance(description, SubscriptionDescription):
+            topic = self._namespace.entity(description.topic_name)
+            assert topic is not None
+            self.idle.subscribed(topic)
+        return entity
 
     def update(self, description: Description) -> Entity:
         """Change an entity's properties. Raises BrokerError (not-allowed) for those fixed at creation (P1)."""

@@ -28,6 +28,7 @@ class IdleWatch:
         self._delete = delete
         self._timers: dict[int, Timer] = {}
         self._used_at: dict[int, int] = {}
+        self._subscribed_at: dict[int, int] = {}
 
     def stop(self) -> None:
         """Stop watching."""
@@ -35,12 +36,25 @@ class IdleWatch:
             timer.cancel()
         self._timers.clear()
         self._used_at.clear()
+        self._subscribed_at.clear()
 
     def accessed_at(self, entity: Entity) -> int | None:
         """Return the last use of an entity (Unix ms); None if it was never used."""
         entry = self._namespace.catalog.entry(entity.path)
         known = None if entry is None else entry.accessed_at
-        return max(known or 0, _last_activity(entity)) or None
+        subscribed_at = self._last_subscription_at(entity) if isinstance(entity.description, TopicDescription) else 0
+        return max(known or 0, _last_activity(entity), subscribed_at) or None
+
+    def subscribed(self, topic: Entity) -> None:
+        """Record that a subscription of a topic was made, which is an access to the topic [http 3]."""
+        self._subscribed_at[topic.queue_id] = self._namespace.clock.now_ms()
+
+    def _last_subscription_at(self, topic: Entity) -> int:
+        """When the newest subscription of a topic was made (Unix ms), 0 if it never had one."""
+        subscriptions = self._namespace.subscriptions_of(topic.path).entities()
+        entries = (self._namespace.catalog.entry(each.path) for each in subscriptions)
+        made = [entry.created_at or 0 for entry in entries if entry is not None]
+        return max(self._subscribed_at.get(topic.queue_id, 0), *made, 0)
 
     def remember_access(self) -> None:
         """Store the last use of each entity in the catalog; a fault of the store is only logged."""
@@ -61,14 +75,18 @@ class IdleWatch:
 
         An entity with ForwardTo has no receivers and is never idle [wire 10.7].
         """
-        self.forget(entity)
+        self._unwatch(entity)
         self.used(entity)
         idle_ms = entity.description.auto_delete_on_idle_ms
         if idle_ms is not None and not _forwards(entity):
             self._arm(entity, self._namespace.clock.now_ms() + idle_ms)
 
     def forget(self, entity: Entity) -> None:
-        """Stop watching an entity that is deleted or changes its idle time."""
+        """Stop watching an entity that is deleted."""
+        self._unwatch(entity)
+        self._subscribed_at.pop(entity.queue_id, None)
+
+    def _unwatch(self, entity: Entity) -> None:
         timer = self._timers.pop(entity.queue_id, None)
         if timer is not None:
             timer.cancel()

@@ -262,7 +262,10 @@ class Namespace:
         parsed = parse_address(address)
         entity = self._entities.get(parsed.key)
         if entity is None:
-            raise self.away or service_errors.not_found(self.namespace, parsed.path)
+            topic_key = parsed.key.rpartition(service_errors.SUBSCRIPTIONS)[0]
+            topic = self._entities.get(topic_key)
+            topic_exists = topic is not None and isinstance(topic.description, TopicDescription)
+            raise self.away or service_errors.not_found(self.namespace, parsed.path, topic_exists=topic_exists)
         return entity, parsed
 
     def name_of(self, address: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..address import SubQueue
+from ..address import SubQueue, listed_name
 from ..message.message import INSTANT_MS_MAX, Message
 from ..message.stored import parse_stored, with_application_properties
 from ..model.descriptions import TopicDescription
@@ -56,6 +56,7 @@ class PartitionState:
         self.last_activity_at = 0
         self.loaded_count = sum(counters.messages)
         """How many messages there were when the partition came into memory."""
+        self._listed_name = listed_name(ref.path)
         self._next_target = ref.index  # each source partition starts with another target
         self.ready_queues = {
             sub_queue: ReadyQueue(
@@ -190,7 +191,7 @@ class PartitionState:
         if step.events is not None:
             step.note(EventKind.DEAD_LETTERED, self.ref, [number], (), source, reason=reason, text=text, to=target)
         if target is not None:
-            record.update(other_path=self.ref.path, target_index=self.target_index_of(parse_stored(record.stored)))
+            record.update(other_path=self._listed_name, target_index=self.target_index_of(parse_stored(record.stored)))
             self.rows.put(Home.DEAD_LETTER_OUTBOX, number, record.pack(), step)
             step.effects.append((self.ref.announce_outbox, None))
             return

@@ -265,6 +265,25 @@ async def test_a_dead_letter_that_is_forwarded_shows_where_it_comes_from_and_no_
     assert shown == {"dead": ("from", None), "forwarded": (None, 1)}
 
 
+@pytest.mark.parametrize(
+    ("path", "shown"), [("From/Here", "from/here"), ("Topic/Subscriptions/Mine", "topic/Subscriptions/Mine")]
+)
+async def test_the_source_of_a_dead_letter_has_queues_and_topics_in_lower_case(
+    clock: Clock, path: str, shown: str
+) -> None:
+    source = QueueDescription("From/Here", forward_dead_letters_to="to")
+    broker = open_broker(source, QueueDescription("to"), clock=clock)
+    broker.administration.create(TopicDescription("Topic"))
+    broker.administration.create(SubscriptionDescription("Topic", "Mine", forward_dead_letters_to="to"))
+    await send(broker, path.partition("/Subscriptions/")[0], encoded("dead"))
+    receiver = Receiver(broker, path)
+    (delivery,) = await receiver.receive(1)
+    await receiver.settle(delivery, DeadLetter())
+    await settled(clock)
+    (message,) = decoded(await Receiver(broker, "to").drain())
+    assert message.annotations["x-opt-deadletter-source"] == shown
+
+
 async def test_a_message_that_was_sent_through_another_path_shows_no_dead_letter_source(clock: Clock) -> None:
     broker = open_broker(QueueDescription("via"), QueueDescription("to"), clock=clock)
     via = broker.entity("via")

@@ -33,6 +33,12 @@ TEXTS: list[tuple[Callable[[], BrokerError], str, str, str]] = [
         "azure-sdk-for-net 7907",
     ),
     (
+        lambda: say.not_found("ns", "t/Subscriptions/s", topic_exists=False),
+        "amqp:not-found",
+        f"The messaging entity 'sb://ns.servicebus.windows.net/t/Subscriptions/s' could not be found. {RESOURCES}",
+        "live tests of azure-sdk-for-js (serviceBusClient)",
+    ),
+    (
         lambda: say.already_exists("ns", "t/Subscriptions/s/Rules/r"),
         "com.microsoft:entity-already-exists",
         "The messaging entity 'ns:Topic:t|s|r' already exists.",
@@ -43,6 +49,13 @@ TEXTS: list[tuple[Callable[[], BrokerError], str, str, str]] = [
         "com.microsoft:argument-error",
         "The auto forwarding destination entity 'nowhere' does not exist.",
         "azure-service-bus 203",
+    ),
+    (
+        lambda: say.forward_target_elsewhere("auto forwarding", "sb://other/q", "ns"),
+        "com.microsoft:argument-error",
+        "The auto forwarding destination entity 'sb://other/q' does not exist. It is in another namespace than 'ns'; "
+        "name a queue or topic of this one by its path.",
+        "first sentence: as above; the rest: own",
     ),
     (
         lambda: say.fixed_at_creation("RequiresSession", "queue"),

@@ -55,8 +55,8 @@ SOURCE = (
         "every",
         forward_to="a",
         rules=(
-            RuleDescription("sql", SqlFilter("a = @a", {"@a": 1}), "SET b = @b", action_parameters={"@b": 1.5}),
             RuleDescription("same", CorrelationFilter(label="l", to="t", properties={"n": 1, "x": "1", "ok": True})),
+            RuleDescription("sql", SqlFilter("a = @a", {"@a": 1}), "SET b = @b", action_parameters={"@b": 1.5}),
             RuleDescription("typed", CorrelationFilter(properties={"at": TypedText("duration", "PT1S")})),
             RuleDescription("yes", TrueFilter()),
         ),

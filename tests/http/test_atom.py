@@ -186,7 +186,8 @@ def test_any_path_is_a_target(path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("/", Resource(ResourceKind.NOTHING, "")),
+        ("/", Resource(ResourceKind.ROOT, "")),
+        ("//", Resource(ResourceKind.NOTHING, "")),
         ("/a", Resource(ResourceKind.ENTITY, "a", "a")),
         ("/a%2Fb/", Resource(ResourceKind.ENTITY, "a/b", "a/b", is_open=True)),
         ("/$NamespaceInfo", Resource(ResourceKind.NAMESPACE, "$NamespaceInfo")),

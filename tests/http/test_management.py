@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pytest
 
@@ -322,7 +322,7 @@ async def test_lists_are_sorted_and_paged_with_a_link_to_the_next_page(http: Raw
     await http.put("/topic", "<TopicDescription/>")
     first = await http.get("/$Resources/Queues?%24skip=0&$top=2")
     assert (first.titles, first.headers["Content-Type"]) == (
-        ["a", "B"],
+        ["a", "b"],
         "application/atom+xml;type=feed;charset=utf-8",
     )
     address = f"http://{http.authority}/$Resources/Queues"
@@ -335,6 +335,118 @@ async def test_lists_are_sorted_and_paged_with_a_link_to_the_next_page(http: Raw
     assert (await http.get("/$Resources/queues?$top=0")).titles == []
     assert (await http.get("/$Resources/queues?$skip=9")).titles == []
     assert (await http.get("/$Resources/topics/")).titles == ["topic"]
+
+
+async def test_lists_show_queues_and_topics_in_lower_case_and_subscriptions_and_rules_as_they_are(http: Raw) -> None:
+    await http.put("/Sales/Orders", "<QueueDescription/>")
+    await http.put("/Prices", "<TopicDescription/>")
+    await http.put("/Prices/subscriptions/Mine", "<SubscriptionDescription/>")
+    assert (await http.get("/$Resources/queues")).titles == ["sales/orders"]
+    listed = await http.get("/$Resources/topics")
+    assert listed.titles == ["prices"]
+    assert listed.ids == [f"http://{http.authority}/prices?api-version=2021-05"]
+    assert (await http.get("/Prices/subscriptions")).titles == ["Mine"]
+    assert (await http.get("/Prices/subscriptions/Mine/rules")).titles == ["$Default"]
+    shown = await http.get("/SALES/orders")
+    assert shown.root.findtext(f"{{{ATOM}}}title") == "Sales/Orders"
+
+
+FILTERED = ("a-1", "a-2", "b")
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("startswith(path, 'a-') eq true", ["a-1", "a-2"]),
+        ("startsWith(path,'A-')", ["a-1", "a-2"]),
+        ("startswith(path, 'a-') eq false", ["b"]),
+        ("path eq 'B'", ["b"]),
+        ("Path ne 'b' and startswith(path, 'a-2') ne false", ["a-2"]),
+        ("path eq 'b' or path eq 'a-1'", ["a-1", "b"]),
+        ("not (path eq 'b' or path eq 'a-1')", ["a-2"]),
+        ("path eq 'it''s'", []),
+        ("messageCount Gt 0", []),
+        ("MessageCount le 0", ["a-1", "a-2", "b"]),
+        ("CreatedAt lt '2027-01-15T08:00:01Z'", ["a-1", "a-2"]),
+        ("createdat ge 2027-01-15T08:00:01.5551234Z", ["b"]),
+        ("ModifiedAt gt datetime'2027-01-15T08:00:02'", ["b"]),
+        ("UpdatedAt gt '01/15/2027 08:00:02'", ["b"]),
+        ("AccessedAt Lt '1970-01-01'", ["a-1", "a-2", "b"]),
+    ],
+)
+async def test_a_list_has_the_entities_that_its_filter_means(
+    http: Raw, server: Server, text: str, names: list[str]
+) -> None:
+    for name in FILTERED:
+        if name == "b":
+            server.clock.advance(5_000)
+        await http.put(f"/{name}", "<QueueDescription/>")
+    assert (await http.get(f"/$Resources/queues?$filter={quote(text)}")).titles == names
+
+
+async def test_a_page_of_a_filtered_list_goes_on_with_the_filter(http: Raw) -> None:
+    for name in FILTERED:
+        await http.put(f"/{name}", "<TopicDescription/>")
+    query = quote("startswith(path, 'a-') eq true")
+    first = await http.get(f"/$Resources/topics?$filter={query}&$skip=0&$top=1")
+    (_, following) = first.links
+    assert following[1] is not None
+    second = await http.get(following[1].removeprefix(f"http://{http.authority}").removesuffix("&api-version=2021-05"))
+    assert (first.titles, second.titles, len(second.links)) == (["a-1"], ["a-2"], 1)
+    await http.put("/b/subscriptions/s", "<SubscriptionDescription/>")
+    for text, found in (("CreatedAt gt '2027-01-01'", ["s"]), ("messageCount gt 0", [])):
+        assert (await http.get(f"/b/subscriptions?$filter={quote(text)}")).titles == found
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "problem"),
+    [
+        (
+            "$Resources/topics",
+            "endswith(path, 'x')",
+            "The specified property 'endswith' does not exist or is not allowed.",
+        ),
+        (
+            "$Resources/queues",
+            "subscriptionName like 'x'",
+            "The specified property 'subscriptionName' does not exist or",
+        ),
+        ("$Resources/queues", "startswith(name, 'x') eq true", "The specified property 'name' does not exist or"),
+        ("t/subscriptions", "startswith(path, 'x') eq true", "StartsWith is not allowed in the filter expression."),
+        (
+            "$Resources/queues",
+            "=",
+            "There was an error parsing the filter expression. [Token line=1, column=1, Token in error= =, Additional "
+            "details= Unrecognized character. '=']",
+        ),
+        ("$Resources/queues", "path eq", "There was an error parsing the filter expression. [Token line=1, column=8,"),
+        (
+            "$Resources/queues",
+            "path like 'x'",
+            "There was an error parsing the filter expression. [Token line=1, column=6,",
+        ),
+        ("$Resources/queues", "messageCount gt 'x'", "There was an error parsing the filter expression."),
+        ("$Resources/queues", "CreatedAt gt '1.1.2027'", "There was an error parsing the filter expression."),
+        ("$Resources/queues", "path eq 'a' path", "There was an error parsing the filter expression."),
+        ("$Resources/queues", "(path eq 'a'", "There was an error parsing the filter expression."),
+        ("$Resources/queues", "startswith(path, 'a') eq 1", "There was an error parsing the filter expression."),
+        ("$Resources/queues", "not " * 200 + "path eq 'a'", "It is nested more than 50 times"),
+        ("$Resources/queues", "path eq 'a' or " * 100 + "path eq 'a'", "It is 1511 characters long; at most 1024 are"),
+    ],
+)
+async def test_a_filter_that_can_t_be_used_is_refused_in_the_words_of_the_service(
+    http: Raw, path: str, text: str, problem: str
+) -> None:
+    await http.put("/t", "<TopicDescription/>")
+    refused = await http.get(f"/{path}?$filter={quote(text)}")
+    expected = f"SubCode=40000. Invalid Filter. {problem}"
+    assert (refused.status, refused.detail[: len(expected)]) == (400, expected)
+
+
+async def test_the_root_is_the_feed_of_public_services(http: Raw) -> None:
+    answer = await http.get("/")
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "application/atom+xml;type=feed;charset=utf-8")
+    assert answer.root.findtext(f"{{{ATOM}}}title") == "Publicly Listed Services"
 
 
 async def test_a_list_without_numbers_has_100_entities(http: Raw) -> None:

@@ -12,7 +12,7 @@ from emubus.server import Server
 
 from ..broker.driving import encoded
 from ..broker.namespace import Receiver, loop_turns, send
-from .administering import Raw, raw, running
+from .administering import Raw, entry, raw, running
 
 FORWARD = "<ForwardTo>target</ForwardTo>"
 FORWARD_DEAD = "<ForwardDeadLetteredMessagesTo>graves</ForwardDeadLetteredMessagesTo>"
@@ -74,3 +74,29 @@ async def arrived(server: Server, queue: str) -> int:
     (_,) = await Receiver(server.broker, queue).receive(1)
     await loop_turns(20)
     return len(await server.broker.peek(queue, 0, 10, 1 << 20))
+
+
+@pytest.mark.parametrize("element", ["ForwardTo", "ForwardDeadLetteredMessagesTo"])
+@pytest.mark.parametrize("kind", ["Queue", "Subscription"])
+async def test_a_target_of_another_namespace_is_refused_and_one_of_this_server_taken(
+    http: Raw, element: str, kind: str
+) -> None:
+    await http.put("/t", "<TopicDescription/>")
+    path = "/q" if kind == "Queue" else "/t/subscriptions/s"
+    for host in ("another-company.servicebus.windows.net", "other.servicebus.chinacloudapi.cn", "example.com:443"):
+        given = f"<{kind}Description><{element}>sb://{host}/target</{element}></{kind}Description>"
+        refused = await http.put(path, given)
+        what = "auto forwarding" if element == "ForwardTo" else "dead letter forwarding"
+        expected = f"SubCode=40000. The {what} destination entity 'sb://{host}/target' does not exist. It is in another"
+        assert (refused.status, refused.detail[: len(expected)]) == (400, expected)
+    ours = ("localhost:1", "127.0.0.1", "[::1]:5300", "emubus", "SBemulatorNS.servicebus.windows.net", http.authority)
+    for host in (*ours, "host.docker.internal", "sbemulatorns.servicebus.usgovcloudapi.net"):
+        given = f"<{kind}Description><{element}>sb://{host}/target</{element}></{kind}Description>"
+        assert (await http.put(path, given)).status == 201, host
+        assert (await http.put(path, given, update=True)).status == 200
+        assert (await http("DELETE", path)).status == 200
+
+
+async def test_the_name_that_a_request_uses_is_this_servers(http: Raw) -> None:
+    given = "<QueueDescription><ForwardTo>sb://mine.servicebus.windows.net/target</ForwardTo></QueueDescription>"
+    assert (await http("PUT", "/q", entry(given), Host="mine.servicebus.windows.net")).status == 201

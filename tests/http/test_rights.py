@@ -137,3 +137,10 @@ async def test_masked_frames_of_every_length_pass(guarded: Server, size: int) ->
         assert (await tunnel.receive_bytes(timeout=WAIT_S))[:8] == PLAIN_SASL
         await tunnel.send_bytes(bytes(size))
         assert (await tunnel.receive(timeout=WAIT_S)).type in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.BINARY)
+
+
+async def test_the_feed_of_public_services_needs_no_token(tmp_path: Path) -> None:
+    async with running(tmp_path, Clock(start_at=NOW, frozen=True), auth="sas") as server, raw(server) as http:
+        assert (await http("GET", "/")).status == 200
+        assert (await http("PUT", "/", "")).status == 405
+        assert (await http("GET", "/$Resources/queues")).status == 401

@@ -173,10 +173,14 @@ FILLED: Final[Mapping[str, str]] = {
 }
 
 
+PUBLIC: Final = frozenset({ResourceKind.ROOT})
+"""Resources of management that anybody may read."""
+
+
 def requests() -> list[Request]:
     """All that needs a right."""
     found = [Request(*route, needs) for route, needs in ROUTES.items() if isinstance(needs, Needs)]
-    for kind, verbs in VERBS.items():
-        path, needs = ATOM[kind]
+    for kind in VERBS.keys() - PUBLIC:
+        verbs, (path, needs) = VERBS[kind], ATOM[kind]
         found += [Request(method, path, needs) for method in verbs]
     return found

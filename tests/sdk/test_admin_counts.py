@@ -110,16 +110,18 @@ def test_an_entity_tells_when_it_was_made_changed_and_used(sdk: Sdk, new_name: M
     assert instants() == (0, 1_000, 2_000)
 
 
-def test_a_topic_was_accessed_when_it_was_made_until_it_is_used(
+def test_a_topic_was_never_accessed_until_it_has_a_subscription_or_a_message(
     sdk: Sdk, new_name: MakeName, server: EmubusServer
 ) -> None:
     topic, made_at = new_name(), server.clock.now_ms()
     sdk.admin.create(topic_ref(topic))
     server.advance(1_000)
+    assert sdk.admin.runtime(topic_ref(topic))["accessed_at_ms"] == NEVER_AT
     sdk.admin.create(subscription_ref(topic, "s"))
-    assert sdk.admin.runtime(topic_ref(topic))["accessed_at_ms"] - made_at == 0
-    sdk.send(topic, {"body": "x"})
     assert sdk.admin.runtime(topic_ref(topic))["accessed_at_ms"] - made_at == 1_000
+    server.advance(1_000)
+    sdk.send(topic, {"body": "x"})
+    assert sdk.admin.runtime(topic_ref(topic))["accessed_at_ms"] - made_at == 2_000
 
 
 def test_a_namespace_says_what_it_is(sdk: Sdk, server: EmubusServer) -> None:

@@ -183,14 +183,12 @@ def _message_count(view: EntityView) -> str:
     return str(sum(view.totals.messages) if view.details else 0)
 
 
-def _accessed_or_created(view: EntityView) -> str:
-    """The last use of a topic or subscription; its creation if it was never used (for a queue: the year 1)."""
-    return instant(view.accessed_at or view.entry.created_at)
-
-
 def _accessed_subscription(view: EntityView) -> str:
-    """As above; the year 1 in the answer to a change, where queues and topics have no such element [recorded]."""
-    return _accessed_or_created(view) if view.details else instant(None)
+    """The last use of a subscription; its creation if it was never used (for a queue or topic: the year 1).
+
+    The year 1 in the answer to a change, where queues and topics have no such element [recorded].
+    """
+    return instant((view.accessed_at or view.entry.created_at) if view.details else None)
 
 
 # ---------------------------------------------------------------- the tables
@@ -282,7 +280,7 @@ FIELDS: Final[Mapping[type[Description], tuple[Field, ...]]] = {
         _METADATA,
         _CREATED,
         _UPDATED,
-        Field("AccessedAt", _detail(_accessed_or_created)),
+        _ACCESSED,
         _plain("SupportOrdering", "support_ordering", boolean),
         _COUNTS,
         Field("SubscriptionCount", _detail(lambda view: str(view.subscription_count))),

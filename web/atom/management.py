@@ -7,12 +7,16 @@ is allowed. Its routes are the last of the application: any path that no other p
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Final
 from urllib.parse import quote
 
 import structlog
 from aiohttp import hdrs, web
 
+from ...broker import service_errors
+from ...broker.address import listed_name
 from ...broker.api import Entity
 from ...broker.clock import Clock
 from ...broker.errors import BrokerError, Condition, WrongCharactersError
@@ -35,10 +39,12 @@ from ..errors import HttpRefusal, management_error_body, refusal_of
 from ..resources import Resource, ResourceKind, resource_of
 from ..services import Services
 from ..transport.connection import BROKEN
+from ..transport.origins import is_of_another_namespace
 from .calls import ManagementCall, body_of
 from .descriptions import ReadContext, subscription_in, top_level_in
 from .feeds import ENTRY_TYPE, FEED_TYPE, FeedEntry, entry_markup, feed_markup, nothing_markup
 from .fields import EntityView, description_markup
+from .filters import OF_SUBSCRIPTIONS, OF_TOP_LEVEL, EntityFacts, FilterProperty, filter_in
 from .markup import CONNECT, INSTANCE, element, instant, ticks
 from .parsing import bad, description_in, excerpt, local_name
 from .refusals import too_large, unauthorized, wrong_characters
@@ -109,7 +115,12 @@ class Management:
         if target.is_open and target.kind not in LISTS:
             raise HttpRefusal(404, NO_SERVICE)
         address = f"/{quote(target.address)}"  # always taken as a path
-        if not may(request, self._services, address, Right.MANAGE) and not self._is_nothing(request, target):
+        is_public = target.kind is ResourceKind.ROOT
+        if (
+            not is_public
+            and not may(request, self._services, address, Right.MANAGE)
+            and not self._is_nothing(request, target)
+        ):
             raise unauthorized(request, target)
         body = await body_of(request) if request.method == hdrs.METH_PUT else b""
         call = ManagementCall(request, target, body)
@@ -167,14 +178,17 @@ class Management:
 
     def _list_top_level(self, call: ManagementCall, kind: type[Description], title: str) -> web.Response:
         names = [entry.description.name for entry in self._broker.catalog.entries() if type(entry.description) is kind]
+        found = [entity for name in names if (entity := self._broker.entity(name)) is not None]
+        entities = self._matching(call, found, OF_TOP_LEVEL)
         skip, top = call.page()
-        entities = (self._broker.entity(name) for name in names[skip : skip + top])
-        entries = [
-            (self._feed_entry(call, entity, call.address_of(entity.path)), f"../{entity.path}{call.short_query}")
-            for entity in entities
-            if entity is not None
-        ]
-        return self._feed(call, title, entries, len(names))
+        entries = [self._listed(call, entity) for entity in entities[skip : skip + top]]
+        return self._feed(call, title, entries, len(entities))
+
+    def _listed(self, call: ManagementCall, entity: Entity) -> tuple[FeedEntry, str]:
+        """A queue or topic as lists show it: with its name in lower case [http 3]."""
+        name = listed_name(entity.path)
+        entry = self._feed_entry(call, entity, call.address_of(name))
+        return replace(entry, title=name), f"../{name}{call.short_query}"
 
     # ---- subscriptions
 
@@ -216,6 +230,7 @@ class Management:
         entities = sorted(
             self._broker.subscriptions_of(topic.path).entities(), key=lambda each: each.description.name.lower()
         )
+        entities = self._matching(call, entities, OF_SUBSCRIPTIONS)
         skip, top = call.page()
         segment = call.target.path.rpartition("/")[2]  # in the client's spelling: it takes the names from here
         entries = [
@@ -277,6 +292,13 @@ class Management:
 
     # ---- the namespace
 
+    def get_root(self, call: ManagementCall) -> web.Response:
+        """The feed of the public services, of which there are none. It needs no token.
+
+        The service's troubleshooting guides let one open the namespace's address in a browser to see it.
+        """
+        return _xml(FEED_TYPE, nothing_markup(call.address(), self._clock.now_ms()))
+
     def get_namespace(self, call: ManagementCall) -> web.Response:
         """The namespace's properties."""
         limits, name = self._broker.limits, self._broker.namespace
@@ -302,6 +324,23 @@ class Management:
         """Whether a request reads a missing queue or topic: the answer needs no right on it."""
         return target.kind is ResourceKind.ENTITY and request.method == "GET" and self._top_level(target.entity) is None
 
+    def _matching(
+        self, call: ManagementCall, entities: list[Entity], properties: Mapping[str, FilterProperty]
+    ) -> list[Entity]:
+        """Those that the request's `$filter` means; all without one."""
+        text = call.request.query.get("$filter")
+        if not text:
+            return entities
+        is_meant = filter_in(text, properties)
+        return [each for each in entities if is_meant(self._facts(each))]
+
+    def _facts(self, entity: Entity) -> EntityFacts:
+        entry = self._entry(entity)
+        accessed_at = self._administration.accessed_at(entity)
+        is_topic = isinstance(entity.description, TopicDescription)
+        totals = partial(self._broker.totals_of_topic, entity) if is_topic else entity.totals_now
+        return EntityFacts(entity.path, entry.created_at, entry.updated_at, accessed_at, lambda: sum(totals().messages))
+
     def _may_forward(self, call: ManagementCall, description: Description) -> None:
         """HttpRefusal (401) if the client may not send to the forwarding target."""
         known = self._broker.entity(path_of(description))
@@ -309,6 +348,9 @@ class Management:
             target = getattr(description, field, None)
             if target is None or (known is not None and getattr(known.description, field, None) == target):
                 continue
+            if is_of_another_namespace(target, call.request.host, self._broker.namespace):
+                what = "auto forwarding" if field == "forward_to" else "dead letter forwarding"
+                raise service_errors.forward_target_elsewhere(what, excerpt(target), self._broker.namespace)
             if not may_forward(call.request, self._services, target, header):
                 raise HttpRefusal(
                     401, f"Send claim is required on the forwarding target '{excerpt(target)}' ({header})."
@@ -410,6 +452,7 @@ class Management:
 Verb = Callable[[Management, ManagementCall], web.Response]
 
 VERBS: Final[Mapping[ResourceKind, Mapping[str, Verb]]] = {
+    ResourceKind.ROOT: {"GET": Management.get_root},
     ResourceKind.NAMESPACE: {"GET": Management.get_namespace},
     ResourceKind.QUEUES: {"GET": Management.list_queues},
     ResourceKind.TOPICS: {"GET": Management.list_topics},

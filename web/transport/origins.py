@@ -101,6 +101,19 @@ def is_local_name(host: str) -> bool:
     return "." not in host or host.endswith(LOCAL_ENDINGS) or _address(host) is not None
 
 
+def is_of_another_namespace(address: str, own: str, namespace: str) -> bool:
+    """Whether the host of a forwarding target is that of another namespace than this one; False for a plain path.
+
+    The service forwards within a namespace only. This server has every local name, the name that the request used
+    (`own`, with its port), and that of its namespace in any cloud: the same first label.
+    """
+    host = _host(address)
+    labels = {namespace.lower(), _host(f"//{own}").partition(".")[0]}
+    if not host or host.partition(".")[0] in labels:
+        return False
+    return not is_local_name(host) or host.endswith(".servicebus.windows.net")
+
+
 def _writer_problem(request: web.BaseRequest) -> str | None:
     site = request.headers.get("Sec-Fetch-Site")
     if site is not None:  # the browser's own verdict, which holds behind a proxy that changes Host
