@@ -109,6 +109,7 @@ class QueueDescription:
     enable_batched_operations: bool = True
     enable_express: bool = False  # stored and reported without effect
     is_temporary: bool = False  # made by a JMS client, with whose link it goes
+    shown_forward_to: str | None = None  # a ForwardTo without effect: shown by management only [http 2]
     authorization_rules: tuple[AuthorizationRule, ...] = ()
 
     def to_json(self) -> JsonObject:

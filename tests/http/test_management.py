@@ -548,14 +548,43 @@ async def test_an_update_moves_the_instant_of_change_alone(http: Raw, server: Se
     assert (changed.elements["CreatedAt"], changed.elements["UpdatedAt"]) == (MADE_AT, "2027-01-15T08:00:02Z")
 
 
-async def test_a_forward_on_a_message_session_queue_that_comes_too_late_is_passed_over(http: Raw) -> None:
+async def test_a_forward_on_a_message_session_queue_that_comes_too_late_is_shown_and_not_obeyed(
+    http: Raw, server: Server
+) -> None:
     sessions = "<RequiresSession>true</RequiresSession>"
-    forward = "<ForwardTo>q</ForwardTo>"
+    forward = "<ForwardTo>sb://LOCALHOST/other</ForwardTo>"
+    await http.put("/other", "<QueueDescription/>")
     refused = await http.put("/q", f"<QueueDescription>{sessions}{forward}</QueueDescription>")
-    assert (refused.status, "ForwardTo is 'q'; allowed is none" in refused.detail) == (400, True)
-    late = f"<EnableExpress>false</EnableExpress>{forward}"
-    assert (await http.put("/q", f"<QueueDescription>{sessions}{late}</QueueDescription>")).status == 201
+    assert (refused.status, "allowed is none, as RequiresSession is true" in refused.detail) == (400, True)
+    late = f"{sessions}<EnableExpress>false</EnableExpress>{forward}"
+    made = await http.put("/q", f"<QueueDescription>{late}</QueueDescription>")
+    assert (made.status, made.elements["ForwardTo"]) == (201, "sb://localhost/other")
+    assert (await http.get("/q")).elements["ForwardTo"] == "sb://localhost/other"
+    entity = server.broker.entity("q")
+    assert entity is not None
+    assert isinstance(entity.description, QueueDescription)
+    assert entity.description.forward_to is None
+    assert (await http.put("/q", f"<QueueDescription>{late}</QueueDescription>", update=True)).status == 200
+    await http.put("/q", f"<QueueDescription>{sessions}</QueueDescription>", update=True)
     assert "ForwardTo" not in (await http.get("/q")).elements
+
+
+@pytest.mark.parametrize("kind", ["Queue", "Subscription"])
+async def test_what_forwards_is_never_idle_unless_its_forward_comes_too_late(http: Raw, kind: str) -> None:
+    await http.put("/other", "<QueueDescription/>")
+    await http.put("/t", "<TopicDescription/>")
+    idle, forward = "<AutoDeleteOnIdle>PT10M</AutoDeleteOnIdle>", "<ForwardTo>other</ForwardTo>"
+    for number, (inside, shown) in enumerate(
+        (
+            (f"{forward}{idle}", "P10675199DT2H48M5.4775807S"),
+            (f"{idle}{forward}", "PT10M"),
+            (idle, "PT10M"),
+            (f"<ForwardDeadLetteredMessagesTo>other</ForwardDeadLetteredMessagesTo>{idle}", "PT10M"),
+        )
+    ):
+        path = f"/q{number}" if kind == "Queue" else f"/t/subscriptions/s{number}"
+        made = await http.put(path, f"<{kind}Description>{inside}</{kind}Description>")
+        assert (made.status, made.elements["AutoDeleteOnIdle"]) == (201, shown)
 
 
 # ---------------------------------------------------------------- refusals

@@ -129,6 +129,12 @@ def _text(name: str, attribute: str) -> Field:
     return Field(name, lambda view: getattr(view.description, attribute), attribute, lambda text: text or None)
 
 
+def _forward_to(view: EntityView) -> str | None:
+    description = view.description
+    shown = description.shown_forward_to if isinstance(description, QueueDescription) else None
+    return shown or getattr(description, "forward_to", None)
+
+
 def _address(name: str, attribute: str) -> Field:
     return Field(name, lambda view: getattr(view.description, attribute), attribute, _address_in)
 
@@ -217,7 +223,7 @@ _KEYS = Field(
     is_markup=True,
 )
 _STATUS = _plain("Status", "status", _status)
-_FORWARD = _address("ForwardTo", "forward_to")
+_FORWARD = Field("ForwardTo", _forward_to, "forward_to", _address_in)
 _METADATA = _text("UserMetadata", "user_metadata")
 _CREATED = Field("CreatedAt", lambda view: instant(view.entry.created_at))
 _UPDATED = Field("UpdatedAt", lambda view: instant(view.entry.updated_at))
