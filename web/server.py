@@ -24,15 +24,18 @@ from .limits import REQUEST_LINE_BYTES_MAX, SLICE_US, STRANGERS_TURN_US, TURN_US
 from .long_work import ASIDE
 from .messages.jobs import add_jobs
 from .messages.templates import TEMPLATES, Templates
+from .metrics import PATH as METRICS
 from .metrics import add_metrics
 from .page import add_page
 from .page.site import ROOT as PAGE
+from .resources import RESERVED
 from .rest import add_rest
 from .rest.broker_properties import HEADER as MESSAGE
 from .services import Services
 from .transport.connection import HttpConnection, by_its_connection, note_answers
-from .transport.origins import is_browser, only_known_hosts, only_own_pages
+from .transport.origins import is_browser, let_read, only_known_hosts, only_own_pages
 from .transport.request_log import log_requests
+from .transport.websocket import PATHS as WEBSOCKET_PATHS
 from .transport.websocket import add_websocket
 
 REQUEST_BYTES_MAX = 1 << 20
@@ -53,11 +56,12 @@ class HttpServer:
         self._connections: set[HttpConnection] = set()
         self._turns = Turns(SLICE_US, TURN_US, STRANGERS_TURN_US, clock.stopwatch_us, clock.computed_us)
         hosts = only_known_hosts(self._refuse)
-        guard = only_own_pages(self._refuse, lambda: services.access.verify, services.allowed_hosts)
+        guard = only_own_pages(self._refuse, lambda: services.access.verify, services.allowed_hosts, _is_of_service)
         middlewares = [log_requests, by_its_connection, hosts, guard, errors_as_json]
         app = web.Application(client_max_size=REQUEST_BYTES_MAX, middlewares=middlewares)
         app.on_response_prepare.append(note_answers)
         app.on_response_prepare.append(_keep_types)
+        app.on_response_prepare.append(let_read)
         for path in PATHS:
             app.router.add_get(path, self._health)
         add_websocket(app, services.amqp)
@@ -133,6 +137,11 @@ async def _keep_types(request: web.Request, response: web.StreamResponse) -> Non
             return
         response.headers[hdrs.CONTENT_SECURITY_POLICY] = NO_PAGE
     response.headers[hdrs.X_CONTENT_TYPE_OPTIONS] = NOSNIFF
+
+
+def _is_of_service(path: str) -> bool:
+    """Whether a path is one of the service: of its messages or entities."""
+    return path not in (*PATHS, METRICS, *WEBSOCKET_PATHS) and not _is_under(path.lower(), f"/{RESERVED}")
 
 
 def _is_under(path: str, root: str) -> bool:

@@ -166,3 +166,99 @@ async def test_a_name_that_is_allowed_is_one_of_the_servers_own() -> None:
     assert await problem("emubus.dev.example.com:5300") is None
     assert await problem("EMUBUS.dev.example.com.") is None
     assert "--allowed-host" in (await problem("evil.example.com") or "")
+
+
+async def asked(
+    server: Server, method: str, path: str, headers: Mapping[str, str], body: str = ""
+) -> tuple[int, dict[str, str]]:
+    """The status of an answer, and its headers for browsers."""
+    given = {name: value.replace("PORT", str(server.http_port)) for name, value in headers.items()}
+    async with (
+        aiohttp.ClientSession() as client,
+        client.request(method, f"http://127.0.0.1:{server.http_port}{path}", headers=given, data=body) as answer,
+    ):
+        await answer.read()
+        of_browsers = {name: value for name, value in answer.headers.items() if name.startswith("Access-Control")}
+        return answer.status, of_browsers
+
+
+PAGE_OF_DEVELOPER = {
+    "Origin": "http://localhost:3000",
+    "Host": "localhost:PORT",
+    "Sec-Fetch-Site": "same-site",
+    **BROWSER,
+}
+PREFLIGHT = {"Access-Control-Request-Method": "PUT", "Access-Control-Request-Headers": "authorization,content-type"}
+TOKEN = {"Authorization": "SharedAccessSignature sr=x&sig=y&se=1&skn=z"}
+READABLE = {"Access-Control-Allow-Origin": "http://localhost:3000", "Access-Control-Expose-Headers": "*"}
+OF_SERVICE = [
+    ("PUT", "/q?api-version=2021-05", entry("<QueueDescription/>"), 201),
+    ("GET", "/q?api-version=2021-05", "", 200),
+    ("GET", "/$Resources/queues", "", 200),
+    ("PUT", "/t", entry("<TopicDescription/>"), 201),
+    ("PUT", "/t/subscriptions/s", entry("<SubscriptionDescription/>"), 201),
+    ("GET", "/t/subscriptions/s", "", 200),
+    ("POST", "/q/messages", "hello", 201),
+    ("POST", "/q/messages/head?timeout=0", "", 201),
+    ("DELETE", "/q/messages/head?timeout=0", "", 204),
+    ("DELETE", "/t/subscriptions/none", "", 404),
+]
+
+
+async def test_a_page_that_may_speak_amqp_may_be_a_client_of_rest_and_of_management(server: Server) -> None:
+    for method, path, body, status in OF_SERVICE:
+        found, headers = await asked(server, "OPTIONS", path, PAGE_OF_DEVELOPER | PREFLIGHT)
+        assert (found, headers["Access-Control-Allow-Origin"]) == (204, "http://localhost:3000")
+        assert method in headers["Access-Control-Allow-Methods"]
+        assert headers["Access-Control-Allow-Headers"] == "authorization,content-type"
+        assert await asked(server, method, path, PAGE_OF_DEVELOPER | TOKEN, body) == (status, READABLE)
+
+
+async def test_without_a_token_that_page_changes_nothing(server: Server) -> None:
+    for method, path, body, _ in OF_SERVICE:
+        if method != "GET":
+            assert await status_of(server, method, path, PAGE_OF_DEVELOPER, body) == 403
+    assert [entity.path for entity in server.broker.entities()] == ["queue.1"]
+
+
+OTHERS = [
+    {"Origin": "https://evil.example"},
+    {"Origin": "null"},
+    {"Origin": "http://localhost:3000, https://evil.example"},
+    {"Origin": "http://localhost@evil.example"},
+    {"Origin": "http://localhost.evil.example"},
+    {"Origin": "http://evil.example:PORT", "Host": "evil.example:PORT"},  # DNS rebinding
+    {"Origin": "http://localhost:3000", "Host": "evil.example:PORT"},
+    {"Origin": "chrome-extension://localhost"},
+]
+
+
+@pytest.mark.parametrize("headers", OTHERS)
+async def test_other_pages_get_no_leave_and_change_nothing_with_a_token(
+    server: Server, headers: dict[str, str]
+) -> None:
+    for path in ("/q", "/q/messages", "/t/subscriptions/s"):
+        status, of_browsers = await asked(server, "OPTIONS", path, headers | BROWSER | PREFLIGHT)
+        assert (status in (403, 405), of_browsers) == (True, {})
+        status, of_browsers = await asked(server, "PUT", path, headers | BROWSER | TOKEN, entry("<QueueDescription/>"))
+        assert (status, of_browsers) == (403, {})
+
+
+@pytest.mark.parametrize(
+    "path", ["/emubus/v1/entities", "/EMUBUS/v1/entities", "/emubus/page/namespace", "/emubus", "/health", "/metrics"]
+)
+async def test_our_own_paths_are_closed_to_all_other_pages(server: Server, path: str) -> None:
+    status, of_browsers = await asked(server, "OPTIONS", path, PAGE_OF_DEVELOPER | PREFLIGHT)
+    assert (status in (403, 404, 405), of_browsers) == (True, {})
+    assert await asked(server, "POST", path, PAGE_OF_DEVELOPER | TOKEN) == (403, {})
+    assert (await asked(server, "GET", path, PAGE_OF_DEVELOPER | TOKEN))[1] == {}
+
+
+async def test_with_keys_a_page_of_any_origin_is_a_client_and_its_token_decides(tmp_path: Path) -> None:
+    page = {"Origin": "https://app.example", "Host": "emubus.example:PORT", "Sec-Fetch-Site": "cross-site", **BROWSER}
+    async with running(tmp_path, auth="sas") as server:
+        status, headers = await asked(server, "OPTIONS", "/q", page | PREFLIGHT)
+        assert (status, headers["Access-Control-Allow-Origin"]) == (204, "https://app.example")
+        status, headers = await asked(server, "PUT", "/q", page | TOKEN, entry("<QueueDescription/>"))
+        assert (status, headers["Access-Control-Allow-Origin"]) == (401, "https://app.example")
+        assert await status_of(server, "PUT", "/q", page, entry("<QueueDescription/>")) == 403
