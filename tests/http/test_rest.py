@@ -9,8 +9,11 @@ import http.client
 import time
 import urllib.parse
 import uuid
+from datetime import timedelta
+from typing import Any
 
 import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
 
 from emubus.testing import (
     Auth,
@@ -390,3 +393,41 @@ def test_sending_needs_send_and_receiving_and_settling_need_listen() -> None:
         assert [rest.ask(method, locked.path, b"", sender).status for method in ("POST", "PUT", "DELETE")] == [401] * 3
         assert rest.ask("DELETE", locked.path, b"", listener).status == 200
         assert rest.ask("POST", "/r/messages/head", b"", own_listener).status == 401
+
+
+PAIRED: list[dict[str, Any]] = [
+    {},
+    {"SessionId": "s"},
+    {"SessionId": "s", "PartitionKey": "s", "TimeToLive": 4_000_000},
+    {"PartitionKey": "k", "TimeToLive": 90},
+]
+
+
+@pytest.mark.parametrize("given", [*PAIRED, {"TimeToLive": 100 * 86_400}, {"TimeToLive": 90.25}])
+def test_values_of_two_fields_that_rest_sends_are_received_over_amqp(
+    rest: Rest, sdk: ServiceBusClient, given: dict[str, Any]
+) -> None:
+    """Python's SDK shows the times as they are; other SDKs read their difference."""
+    rest.send("plain", b"x", **given)
+    with sdk.get_queue_receiver("plain", receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE) as receiver:
+        (message,) = receiver.receive_messages(max_wait_time=20)
+        times = message.raw_amqp_message.properties
+        assert times is not None
+        created, expires = times.creation_time, times.absolute_expiry_time
+        difference_ms = None if created is None or expires is None else expires - created
+        assert difference_ms == (given["TimeToLive"] * 1000 if "TimeToLive" in given else None)
+        assert (message.session_id, message.partition_key) == (given.get("SessionId"), given.get("PartitionKey"))
+
+
+@pytest.mark.parametrize("given", PAIRED)
+def test_values_of_two_fields_that_amqp_sends_are_received_over_rest(
+    rest: Rest, sdk: ServiceBusClient, given: dict[str, Any]
+) -> None:
+    ttl = timedelta(seconds=given["TimeToLive"]) if "TimeToLive" in given else None
+    message = ServiceBusMessage(
+        b"y", time_to_live=ttl, session_id=given.get("SessionId"), partition_key=given.get("PartitionKey")
+    )
+    with sdk.get_queue_sender("plain") as sender:
+        sender.send_messages(message)
+    shown = rest.receive("plain").broker
+    assert {name: shown.get(name) for name in given} == given
