@@ -73,6 +73,10 @@ class EmptyBatchError(BrokerError):
     """A batch holds no message. Over AMQP the service closes the link, whose name its text has."""
 
 
+class TargetMissingError(BrokerError):
+    """The target of a forward does not exist. The management API answers 400 with the sub-code of what is missing."""
+
+
 class UnknownOutcomeError(BrokerError):
     """The commit was not confirmed: all of the work is stored, or none of it (R3)."""
 

@@ -14,6 +14,7 @@ from .errors import (
     Condition,
     EmptyBatchError,
     KeysDifferError,
+    TargetMissingError,
     UnknownOutcomeError,
     WrongCharactersError,
 )
@@ -68,16 +69,16 @@ def already_exists(namespace: str, path: str) -> BrokerError:
     )
 
 
-def forward_target_missing(what: str, target: str) -> BrokerError:
+def forward_target_missing(what: str, target: str) -> TargetMissingError:
     """The forwarding target does not exist; `what` is `auto forwarding` or `dead letter forwarding`."""
-    return BrokerError(Condition.ARGUMENT_ERROR, f"The {what} destination entity '{target}' does not exist.")
+    return TargetMissingError(Condition.ARGUMENT_ERROR, f"The {what} destination entity '{target}' does not exist.")
 
 
-def forward_target_elsewhere(what: str, target: str, namespace: str) -> BrokerError:
+def forward_target_elsewhere(what: str, target: str, namespace: str) -> TargetMissingError:
     """The forwarding target is in another namespace; `what` as above. The service's text for a missing target."""
     missing = forward_target_missing(what, target)
     remedy = f"It is in another namespace than '{namespace}'; name a queue or topic of this one by its path."
-    return BrokerError(missing.condition, f"{missing.description} {remedy}")
+    return TargetMissingError(missing.condition, f"{missing.description} {remedy}")
 
 
 def fixed_at_creation(name: str, kind: str) -> BrokerError:
@@ -102,8 +103,8 @@ def lock_too_long(minutes_max: int, span: str) -> BrokerError:
     """A LockDuration above the maximum; `span` as .NET writes it."""
     return BrokerError(
         Condition.ARGUMENT_OUT_OF_RANGE,
-        f"The supplied lock time exceeds the allowed maximum of '{minutes_max}' minutes.\n"
-        f"Parameter name: LockDuration\nActual value was {span}. {RESOURCES}",
+        f"The supplied lock time exceeds the allowed maximum of '{minutes_max}' minutes. {RESOURCES}\n"
+        f"Parameter name: LockDuration\nActual value was {span}.",
     )
 
 

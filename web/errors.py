@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ..broker.errors import BrokerError, Condition, KeysDifferError
+from ..broker.errors import BrokerError, Condition, KeysDifferError, TargetMissingError
 from ..broker.service_errors import RESOURCES
 from ..broker.tracking import http_tail
 from .atom.markup import escaped
@@ -99,6 +99,8 @@ def refusal_of(error: BrokerError) -> HttpRefusal:
     answer = ANSWERS[error.condition]
     if error.condition is Condition.ENTITY_ALREADY_EXISTS:
         return HttpRefusal(answer.status, EXISTS)
+    if isinstance(error, TargetMissingError):
+        return HttpRefusal(400, f"SubCode=40400. {error.description}")  # azure-service-bus 203
     if answer.status == 401:
         return HttpRefusal(401, error.description)  # SDKs look for no sub-code here
     return HttpRefusal(

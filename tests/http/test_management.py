@@ -443,6 +443,16 @@ async def test_a_filter_that_can_t_be_used_is_refused_in_the_words_of_the_servic
     assert (refused.status, refused.detail[: len(expected)]) == (400, expected)
 
 
+async def test_rules_are_filtered_by_the_time_of_their_creation(http: Raw) -> None:
+    await http.put("/t", "<TopicDescription/>")
+    await http.put("/t/subscriptions/s", "<SubscriptionDescription/>")
+    for text, titles in (("CreatedAt gt '2027-01-01'", ["$Default"]), ("CreatedAt lt '2027-01-01'", [])):
+        assert (await http.get(f"/t/subscriptions/s/rules?$filter={quote(text)}")).titles == titles
+    named = "startswith(name, 'r') eq true"
+    refused = await http.get(f"/t/subscriptions/s/rules?$filter={quote(named)}")
+    assert (refused.status, "Invalid Filter. StartsWith is not allowed" in refused.detail) == (400, True)
+
+
 async def test_the_root_is_the_feed_of_public_services(http: Raw) -> None:
     answer = await http.get("/")
     assert (answer.status, answer.headers["Content-Type"]) == (200, "application/atom+xml;type=feed;charset=utf-8")
@@ -618,7 +628,7 @@ async def test_the_refusals_that_clients_map_to_their_exceptions(http: Raw) -> N
         (
             await http.put(other, _lock("SubscriptionDescription", "PT9M"), update=True),
             400,
-            "SubCode=40000. The supplied lock time exceeds the allowed maximum of '5' minutes.\nParameter name: Lock",
+            "SubCode=40000. The supplied lock time exceeds the allowed maximum of '5' minutes. To know more visit http",
         ),
         (
             await http.put(f"{rule}x", "<RuleDescription/>", update=True),

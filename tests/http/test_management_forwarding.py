@@ -87,7 +87,7 @@ async def test_a_target_of_another_namespace_is_refused_and_one_of_this_server_t
         given = f"<{kind}Description><{element}>sb://{host}/target</{element}></{kind}Description>"
         refused = await http.put(path, given)
         what = "auto forwarding" if element == "ForwardTo" else "dead letter forwarding"
-        expected = f"SubCode=40000. The {what} destination entity 'sb://{host}/target' does not exist. It is in another"
+        expected = f"SubCode=40400. The {what} destination entity 'sb://{host}/target' does not exist. It is in another"
         assert (refused.status, refused.detail[: len(expected)]) == (400, expected)
     ours = ("localhost:1", "127.0.0.1", "[::1]:5300", "emubus", "SBemulatorNS.servicebus.windows.net", http.authority)
     for host in (*ours, "host.docker.internal", "sbemulatorns.servicebus.usgovcloudapi.net"):
@@ -100,3 +100,12 @@ async def test_a_target_of_another_namespace_is_refused_and_one_of_this_server_t
 async def test_the_name_that_a_request_uses_is_this_servers(http: Raw) -> None:
     given = "<QueueDescription><ForwardTo>sb://mine.servicebus.windows.net/target</ForwardTo></QueueDescription>"
     assert (await http("PUT", "/q", entry(given), Host="mine.servicebus.windows.net")).status == 201
+
+
+async def test_a_target_that_does_not_exist_is_a_bad_request_with_the_sub_code_of_what_is_missing(http: Raw) -> None:
+    """As in azure-service-bus 203."""
+    for element, what in (("ForwardTo", "auto"), ("ForwardDeadLetteredMessagesTo", "dead letter")):
+        refused = await http.put("/q", f"<QueueDescription><{element}>none</{element}></QueueDescription>")
+        expected = f"SubCode=40400. The {what} forwarding destination entity 'none' does not exist."
+        assert (refused.status, refused.root.findtext("Code")) == (400, "400")
+        assert refused.detail.startswith(expected)

@@ -78,6 +78,7 @@ OF_SUBSCRIPTIONS: Final[Mapping[str, FilterProperty]] = {
     "accessedat": _ACCESSED,
     "messagecount": _COUNT,
 }
+OF_RULES: Final[Mapping[str, FilterProperty]] = {"createdat": _CREATED}
 OF_TOP_LEVEL: Final[Mapping[str, FilterProperty]] = {"path": _PATH, **OF_SUBSCRIPTIONS}
 
 _COMPARISONS: Final[Mapping[str, Callable[[Value, Value], bool]]] = {

@@ -44,7 +44,7 @@ from .calls import ManagementCall, body_of
 from .descriptions import ReadContext, subscription_in, top_level_in
 from .feeds import ENTRY_TYPE, FEED_TYPE, FeedEntry, entry_markup, feed_markup, nothing_markup
 from .fields import EntityView, description_markup
-from .filters import OF_SUBSCRIPTIONS, OF_TOP_LEVEL, EntityFacts, FilterProperty, filter_in
+from .filters import OF_RULES, OF_SUBSCRIPTIONS, OF_TOP_LEVEL, EntityFacts, FilterProperty, filter_in
 from .markup import CONNECT, INSTANCE, element, instant, ticks
 from .parsing import bad, description_in, excerpt, local_name
 from .refusals import too_large, unauthorized, wrong_characters
@@ -278,7 +278,10 @@ class Management:
     def list_rules(self, call: ManagementCall) -> web.Response:
         """A page of a subscription's rules, by name."""
         self._subscription(call.target)
-        rules = self._administration.rules(call.target.subscription_path)
+        rules = list(self._administration.rules(call.target.subscription_path))
+        if text := call.request.query.get("$filter"):
+            is_meant = filter_in(text, OF_RULES)
+            rules = [each for each in rules if is_meant(_facts_of_rule(each))]
         skip, top = call.page()
         segment = call.target.path.rpartition("/")[2]
         entries = [
@@ -486,6 +489,10 @@ LISTS: Final = frozenset(
         ResourceKind.RULES,
     }
 )
+
+
+def _facts_of_rule(rule: RuleDescription) -> EntityFacts:
+    return EntityFacts(rule.name, rule.created_at, rule.created_at, None, lambda: 0)
 
 
 def _rule_entry(rule: RuleDescription, address: str) -> FeedEntry:
