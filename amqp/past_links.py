@@ -1,7 +1,7 @@
-"""What links that are over leave behind for the `$management` nodes of their connection [wire 5.8].
+"""What links that are over leave behind for the `$management` nodes of their connection [wire 5.8, 6.4].
 
-Knows the lock tokens that were settled on links which their client had detached, with the kind of outcome: the last
-ones. Does not know whether a lock still holds.
+Knows the lock tokens that were settled on links which their client had detached, with the kind of outcome, and the
+names of links that lost their message sessions: the last ones of each. Does not know whether a lock still holds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..broker.errors import BrokerError
 from .wire.link import Done
 
 KEPT_MAX: Final = 1_000
-"""Tokens; a client asks again within a minute, or never."""
+"""Tokens, and names; a client asks again within a minute, or never."""
 
 
 class PastLinks:
@@ -24,6 +24,7 @@ class PastLinks:
 
     def __init__(self) -> None:
         self._settled: OrderedDict[bytes, type[Outcome]] = OrderedDict()
+        self._lost: OrderedDict[str, None] = OrderedDict()
 
     def noting(self, token: bytes, outcome: Outcome, done: Done | None) -> Done:
         """A callback for the outcome of a settlement that notes it, and calls `done` then."""
@@ -47,3 +48,17 @@ class PastLinks:
         for token in tokens:
             self._settled.pop(token, None)
         return True
+
+    def session_lost(self, link: str) -> None:
+        """A link has lost its message session: another receiver may hold it now."""
+        self._lost[link] = None
+        if len(self._lost) > KEPT_MAX:
+            self._lost.popitem(last=False)
+
+    def attached(self, link: str) -> None:
+        """There is a new link of that name."""
+        self._lost.pop(link, None)
+
+    def have_lost_session(self, link: str | None) -> bool:
+        """Whether the link of that name is none any more because it lost its message session."""
+        return link in self._lost

@@ -25,6 +25,7 @@ from .partition.step import (
     Observer,
     PartitionRef,
     ReceiveMode,
+    SharedLock,
 )
 from .stores.outage import HEALTHY, Outage, OutageKind
 
@@ -59,6 +60,7 @@ __all__ = [
     "Sender",
     "SessionAccept",
     "SessionReceiver",
+    "SharedLock",
     "Totals",
     "TransactionRef",
     "partition_for_key",

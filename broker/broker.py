@@ -30,7 +30,7 @@ from .model.descriptions import QueueDescription, SubscriptionDescription, Topic
 from .model.profiles import Limits, message_bytes_max
 from .outcomes import Outcome
 from .partition.requests import GetSessionState, ReleaseSession, RenewSession, SetSessionState
-from .partition.step import Delivery, Extent, Observer, ReceiveMode
+from .partition.step import Delivery, Extent, Observer, ReceiveMode, SharedLock
 from .repeated_lines import RepeatedLines
 
 
@@ -161,17 +161,20 @@ class Broker(Namespace):
         detached: Detached,
         client: str = "",
         is_operator: bool = False,
+        shared: SharedLock | None = None,
     ) -> SessionAccept:
         """Accept a message session: the named one, or with None the next idle one, waiting up to `timeout_ms`.
 
-        Calls `granted(receiver)` or `refused(error)` later: session-cannot-be-locked, com.microsoft:timeout. Raises
+        With `shared` the lock has a token, and may be that of another receiver, which loses it. Calls
+        `granted(receiver)` or `refused(error)` later: session-cannot-be-locked, com.microsoft:timeout. Raises
         BrokerError at once: not-found, not-allowed (an entity without sessions), and, if `is_operator` is false,
         entity-disabled.
         """
         entity, parsed = self.find(address) if is_operator else self._receivable(address)
         if not entity.requires_session or parsed.sub_queue is not SubQueue.ACTIVE:
             raise service_errors.session_not_supported()
-        return SessionAccept(entity, session_id, mode, timeout_ms, self.clock, granted, refused, detached, client)
+        ways = granted, refused, detached
+        return SessionAccept(entity, session_id, mode, timeout_ms, self.clock, *ways, client, shared)
 
     # ---- requests (`$management`)
 

@@ -12,7 +12,7 @@ from ...broker.api import Abandon
 from ...broker.errors import BrokerError
 from ...conditions.fault_table import FaultOperation
 from ...conditions.strikes import Effect, Strike
-from ..nodes.management import refusal
+from ..nodes.management import ASSOCIATED_LINK, refusal
 from ..nodes.operations import Body
 from ..nodes.requests import Answer, ReplyRoom, Request, Response
 from .point import InjectionPoint
@@ -22,7 +22,6 @@ _OPERATIONS: Final[Mapping[str | None, FaultOperation]] = {
     "com.microsoft:renew-session-lock": FaultOperation.RENEW,
     "com.microsoft:update-disposition": FaultOperation.SETTLE,
 }
-ASSOCIATED_LINK: Final = "associated-link-name"
 
 
 class FaultyAnswer:

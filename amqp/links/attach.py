@@ -31,11 +31,12 @@ from ..wire.link import Link
 from .browsing import BrowsingLink
 from .coordinator import CoordinatorLink, Scope
 from .incoming import IncomingLink
-from .message_sessions import SESSION_FILTER, MessageSessionLink
+from .message_sessions import SESSION_FILTER, SHARED_FILTER, MessageSessionLink
 from .outgoing import OutgoingLink
 
 DESTINATION_PROPERTY: Final = "com.microsoft:transfer-destination-address"
 BATCH_BYTES_PROPERTY: Final = "com.microsoft:max-message-batch-size"
+SESSION_FILTERS: Final = frozenset((SESSION_FILTER, SHARED_FILTER))
 NO_LOCAL_DESCRIPTORS: Final = frozenset((0x0000468C00000003, "apache.org:no-local-filter:list"))
 
 
@@ -145,7 +146,7 @@ def _wants_unknown_filter(request: AttachRequest) -> bool:
         return False
     known = selector_filter(request)
     return any(
-        not (key == SESSION_FILTER or key in known or value is None or _descriptor_of(value) in NO_LOCAL_DESCRIPTORS)
+        not (key in SESSION_FILTERS or key in known or value is None or _descriptor_of(value) in NO_LOCAL_DESCRIPTORS)
         for key, value in request.filter.items()
     )
 
@@ -291,10 +292,12 @@ def _make_sender_link(factory: LinkFactory, pointer: Pointer, request: AttachReq
 
 
 def _wants_message_session(request: AttachRequest) -> bool:
-    return not request.sends and SESSION_FILTER in request.filter
+    return not request.sends and not SESSION_FILTERS.isdisjoint(request.filter)
 
 
 def _make_message_session_link(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
+    if SHARED_FILTER in request.filter and not factory.context.broker.limits.shared_sessions:
+        return _refuse_filter(factory, pointer, request)
     factory.scope(pointer).check(request.address)
     link = MessageSessionLink(factory.context, pointer, request)
     link.ask()

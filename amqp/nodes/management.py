@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Final
 
+from ...broker import service_errors
 from ...broker.broker import Broker
 from ...broker.errors import BrokerError, Condition
 from ...broker.keys import Right
@@ -26,6 +27,19 @@ from .requests import Answer, ReplyRoom, Request, Response
 PART, ASIDE, REFUSED = Within.PART, Within.ASIDE, Within.REFUSED
 _GENERATION: Final = "emubus:generation"
 _TRACKING_ID: Final = "com.microsoft:tracking-id"
+ASSOCIATED_LINK: Final = "associated-link-name"
+"""The application property with the name of the link in whose name a client asks."""
+_OF_HOLDERS: Final = frozenset(
+    f"com.microsoft:{name}"
+    for name in (
+        "update-disposition",
+        "renew-session-lock",
+        "set-session-state",
+        "get-session-state",
+        "receive-by-sequence-number",
+    )
+)
+"""What only the holder of a message session may do, if the body names the session."""
 
 # [wire 7.1]: the numbers that SDKs fall back to, and what they make of them
 STATUS: Final[Mapping[Condition, int]] = {
@@ -101,7 +115,9 @@ def management_answer(
             operation = _operation(context, request, require)
             async with room.turn() if operation.is_large else nullcontext():
                 _check_generation(context, request)
-                return _response(request, await operation.run(context, Body(request.body)))
+                body = Body(request.body)
+                _check_holder(context, request, body)
+                return _response(request, await operation.run(context, body))
         except BrokerError as error:
             return refusal(request, tracker.answered(error, address))
 
@@ -118,6 +134,17 @@ def _operation(context: Context, request: Request, require: Callable[[Right], No
     if context.transaction is not None and operation.within is REFUSED:
         raise BrokerError(Condition.NOT_ALLOWED, f"The operation '{name}' can't be part of a transaction.")
     return operation
+
+
+def _check_holder(context: Context, request: Request, body: Body) -> None:
+    """Refuse a request in the name of a receiver that has lost its message session: another one may hold it by now.
+
+    Raises BrokerError: session-lock-lost.
+    """
+    if request.text("operation") not in _OF_HOLDERS or body.session_id() is None:
+        return
+    if context.past_links.have_lost_session(request.text(ASSOCIATED_LINK)):
+        raise service_errors.session_lock_lost()
 
 
 def _check_generation(context: Context, request: Request) -> None:

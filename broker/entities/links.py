@@ -27,7 +27,7 @@ from ..partition.requests import (
     Request,
     RunDone,
 )
-from ..partition.step import Delivery, Received, ReceiveMode, Selection, SessionGrant
+from ..partition.step import Delivery, Received, ReceiveMode, Selection, SessionGrant, SharedLock
 from .dispatcher import Demand
 from .entity import Entity
 
@@ -191,6 +191,7 @@ class SessionReceiver:
         self.address = entity.path
         self.session_id = grant.session_id
         self.locked_until_at = grant.until_at
+        self.lock_token = grant.token
         self._deliver: Deliver = _deliver_nothing
         self._mode = mode
         self._grant = grant
@@ -321,10 +322,12 @@ class SessionAccept:
         refused: Callable[[BrokerError], None],
         detached: Detached,
         client: str = "",
+        shared: SharedLock | None = None,
     ) -> None:
         self._entity = entity
         self._client = client
         self._session_id = session_id
+        self._shared = shared
         self._mode = mode
         self._granted = granted
         self._refused = refused
@@ -349,7 +352,8 @@ class SessionAccept:
 
     def _accept(self, count: int, reply: Callable[[Received[SessionGrant]], None]) -> Request:
         del count
-        return AcceptSession(self._session_id, self._announce, self._lost, self._ended_idle, reply, self._client)
+        ways = self._announce, self._lost, self._ended_idle
+        return AcceptSession(self._session_id, *ways, reply, self._client, self._shared)
 
     def _answered(self, taken: Received[SessionGrant]) -> None:
         if taken.error is not None:

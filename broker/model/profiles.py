@@ -73,6 +73,8 @@ class Limits:
     defaults: Defaults = Defaults()
     jms: bool = False
     """Whether clients of JMS 2.0 (azure-servicebus-jms) may connect: only on unpartitioned Premium."""
+    shared_sessions: bool = False
+    """Whether a message session can be locked non-exclusively: on Premium."""
 
     # Partitions. `max_size_mb` counts per partition where `size_is_per_partition`.
     partitioning: Partitioning = Partitioning.PER_ENTITY
@@ -144,6 +146,7 @@ LIMITS: Final[Mapping[Profile, Limits]] = {
         message_bytes_settable=Range(MIB, 100 * MIB),
         batch_bytes_max=MIB,
         jms=True,
+        shared_sessions=True,
         entities_max=1_000,
         partitioned_entities_max=None,
         messages_per_delete_max=4_000,
@@ -171,6 +174,7 @@ LIMITS: Final[Mapping[Profile, Limits]] = {
         _STANDARD,
         profile=Profile.RELAXED,
         jms=True,
+        shared_sessions=True,
         max_size_mb=Range(1, 1024 * 1024),
         max_size_mb_choices=None,
         message_bytes_max=100 * MIB,

@@ -14,9 +14,11 @@ from operator import attrgetter
 from typing import Final, NamedTuple, Protocol
 
 from ..address import SubQueue
+from ..errors import BrokerError
 from .ready_queue import SessionQueue
 from .records import Home
 from .requests import AcceptSession
+from .step import SharedLock
 
 
 class LockSource(Protocol):
@@ -238,10 +240,18 @@ def sort_by_rank(locks: dict[int, Lock]) -> None:
 
 
 class HeldSession:
-    """A session that a receiver has locked; `grant` identifies the lock, `until_at` is its end (Unix ms)."""
+    """A session that a receiver has locked; `grant` identifies the lock, `until_at` is its end (Unix ms). A shared lock
+    has a `token`, which stays when another receiver takes it over."""
 
     def __init__(
-        self, request: AcceptSession, name: str, number: int, grant: int, until_at: int, ready_queue: SessionQueue
+        self,
+        request: AcceptSession,
+        name: str,
+        number: int,
+        grant: int,
+        until_at: int,
+        ready_queue: SessionQueue,
+        token: bytes | None,
     ):
         self.name = name
         self.number = number
@@ -251,10 +261,43 @@ class HeldSession:
         self.ready_queue = ready_queue
         self.head: int | None = None  # sequence number of its row in `session_heads`, if it has one
         self.locks: dict[int, Lock] = {}
-        self.announce: Callable[[None], None] = request.announce
-        self.lost = request.lost
-        self.ended_idle = request.ended_idle
-        self.by = request.by
+        self.token = token
+        self._holder = request
+
+    @property
+    def announce(self) -> Callable[[None], None]:
+        """Effect: tell the receiver that the session has messages (again)."""
+        return self._holder.announce
+
+    @property
+    def lost(self) -> Callable[[BrokerError], None]:
+        """Effect: tell the receiver that its lock is over."""
+        return self._holder.lost
+
+    @property
+    def ended_idle(self) -> Callable[[int], None]:
+        """Effect: tell the receiver that its lock has expired with no message locked; the argument is the instant."""
+        return self._holder.ended_idle
+
+    @property
+    def by(self) -> str:
+        """The client that holds the session."""
+        return self._holder.by
+
+    def is_shared_with(self, shared: SharedLock | None) -> bool:
+        """Whether a receiver shows the token of the lock."""
+        return shared is not None and shared.token is not None and shared.token == self.token
+
+    def hand_over(self, request: AcceptSession, grant: int, until_at: int) -> Callable[[], None]:
+        """Make another receiver the holder; the session's message locks stay. What is returned undoes it."""
+        undo = partial(self._hold, self._holder, self.grant, self.until_at, self.rank)
+        self._hold(request, grant, until_at, grant)
+        return undo
+
+    def _hold(self, request: AcceptSession, grant: int, until_at: int, rank: int) -> None:
+        self._holder = request
+        self.grant, self.until_at, self.rank = grant, until_at, rank
+        self.ready_queue.announce_to(request.announce)
 
     def set_end(self, until_at: int, rank: int) -> None:
         """Set the end of the lock (Unix ms); `rank` orders sessions with the same end."""

@@ -371,6 +371,10 @@ class SessionQueue:
         self.announced = True
         return first
 
+    def announce_to(self, announce: Callable[[None], None]) -> None:
+        """Set the receiver of the session."""
+        self._announce = announce
+
     def message_added(self) -> None:
         """Note that the store has a new message of the session."""
         self.more_in_store = True

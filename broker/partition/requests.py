@@ -18,7 +18,7 @@ from ..errors import BrokerError
 from ..message.message import Message
 from ..outcomes import Abandon, Outcome, Release
 from .records import SEQUENCE_NUMBER_MAX, Record
-from .step import Delivery, Extent, PartitionRef, Received, ReceiveMode, Selection, SessionGrant
+from .step import Delivery, Extent, PartitionRef, Received, ReceiveMode, Selection, SessionGrant, SharedLock
 
 Done = Callable[[BrokerError | None], None]
 Numbered = Callable[[list[int | None]], None]
@@ -172,7 +172,7 @@ class AcceptSession(WithReceived):
 
     `reply` gets a `Received` with one `SessionGrant` or none. `announce` is called when the session has messages
     (again). When the session's lock expires, `ended_idle` gets the instant if no message was locked, else `lost` is
-    called.
+    called, as when the lock is taken over. With `shared` the lock has a token.
     """
 
     session_id: str | None
@@ -181,6 +181,7 @@ class AcceptSession(WithReceived):
     ended_idle: Callable[[int], None]
     reply: Callable[[Received[SessionGrant]], None]
     by: str = ""
+    shared: SharedLock | None = None
 
 
 @dataclass(slots=True, eq=False, repr=False)

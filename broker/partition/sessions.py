@@ -17,6 +17,7 @@ from sortedcontainers import SortedDict
 
 from .. import service_errors
 from ..errors import BrokerError
+from ..ids import new_lock_tokens
 from .locks import HeldSession
 from .ready_queue import Reader, SessionQueue
 from .records import (
@@ -36,7 +37,7 @@ from .records import (
 from .requests import AcceptSession, GetSessionState, ListSessions, ReleaseSession, RenewSession, SetSessionState
 from .settle import SettleHandlers
 from .state import PartitionState
-from .step import EventKind, Received, SessionGrant, Step
+from .step import EventKind, Received, SessionGrant, SharedLock, Step
 
 IDLE_WINDOW_MAX = 1024  # idle sessions known in memory
 NAMES_CACHED_MAX = 10_000
@@ -169,7 +170,12 @@ class MessageSessions:
             name = None if found is None else found
         else:
             name = request.session_id
-            if name in self._held:
+            held = self._held.get(name)
+            if held is not None and held.is_shared_with(request.shared):
+                granted = self._hand_over(held, request, now, step)
+                step.effects.append((request.reply, Received([granted], more=True)))
+                return
+            if held is not None:
                 error = service_errors.session_cannot_be_locked(name)
                 step.effects.append((request.reply, Received([], False, error)))
                 return
@@ -301,7 +307,8 @@ class MessageSessions:
         session = session_number(name)  # a message or a state writes its row
         until_at = now + self._state.receivable.lock_duration_ms
         ready_queue = SessionQueue(self._state.queue_id, session, request.announce, self._state.locks.by_number)
-        held = HeldSession(request, name, session, next(_grants), until_at, ready_queue)
+        token = self._token(request.shared)
+        held = HeldSession(request, name, session, next(_grants), until_at, ready_queue, token)
         held.set_head(self._first_message(session, view))
         known = self._drop_idle(name)
         if known is not None and known != held.head:  # a crash during a session lock left it
@@ -314,7 +321,33 @@ class MessageSessions:
         self._add_held(held)
         step.note(EventKind.SESSION_ACCEPTED, self._state.ref, (), session=name, by=request.by, until_at=until_at)
         self._state.mark_used(now)
-        return SessionGrant(name, held.grant, self._state.index, until_at)
+        return SessionGrant(name, held.grant, self._state.index, until_at, token)
+
+    def _token(self, shared: SharedLock | None) -> bytes | None:
+        """The token of a new lock. One that was shown for a lock which has ended, or which a restart of the process
+        ended, goes on: its receiver is the same to those who know it."""
+        if shared is None:
+            return None
+        return shared.token or new_lock_tokens(self._state.index, 1)[0]
+
+    def _hand_over(self, held: HeldSession, request: AcceptSession, now: int, step: Step) -> SessionGrant:
+        """Give a lock, with the message locks in it, to another receiver; the one that had it is told first."""
+        step.effects.append((held.lost, service_errors.session_lock_lost()))
+        before = held.grant
+        until_at = now + self._state.receivable.lock_duration_ms
+        undo = held.hand_over(request, next(_grants), until_at)
+        self._undo.append(partial(self._moved, held, before, undo))
+        del self._by_grant[before]
+        self._by_grant[held.grant] = held
+        self._held.move_to_end(held.name)
+        step.note(EventKind.SESSION_ACCEPTED, self._state.ref, (), session=held.name, by=request.by, until_at=until_at)
+        self._state.mark_used(now)
+        return SessionGrant(held.name, held.grant, self._state.index, until_at, held.token)
+
+    def _moved(self, held: HeldSession, before: int, undo: Callable[[], None]) -> None:
+        del self._by_grant[held.grant]
+        undo()
+        self._by_grant[before] = held
 
     def _end(self, held: HeldSession, now: int, view: Reader, step: Step, *, counted: bool) -> None:
         start = len(step.changes)

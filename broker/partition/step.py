@@ -57,12 +57,21 @@ new_delivery: Final[Callable[[tuple[object, ...]], Delivery]] = partial(tuple.__
 
 @dataclass(slots=True)
 class SessionGrant:
-    """The lock of a message session: `grant` identifies it, `until_at` is its end (Unix ms)."""
+    """The lock of a message session: `grant` identifies it, `until_at` is its end (Unix ms). Who shows the `token` of a
+    shared lock takes it over; None for an exclusive one."""
 
     session_id: str
     grant: int
     partition_index: int
     until_at: int
+    token: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLock:
+    """A receiver asks for a lock of a message session that others may take over; with `token` it takes one over."""
+
+    token: bytes | None = None
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from emubus.broker.api import Delivery, Extent, Outcome, ReceiveMode, RunDone, TransactionRef
+from emubus.broker.api import Delivery, Extent, Outcome, ReceiveMode, RunDone, SharedLock, TransactionRef
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import RuleDescription
 from emubus.broker.service_errors import already_exists, not_found, scheduled_not_found, session_lock_lost
@@ -27,6 +27,7 @@ class FakeSessionConsumer:
     locked_until_at: int
     detached: Callable[[BrokerError], None]
     address: str = "q"
+    lock_token: bytes | None = None
     deliver: Callable[[Sequence[Delivery]], None] = nothing
     credit: int = 0
     closed: bool = False
@@ -70,10 +71,14 @@ class FakeWait:
     granted: Callable[[Any], None]
     refused: Callable[[BrokerError], None]
     detached: Callable[[BrokerError], None]
+    shared: SharedLock | None = None
     cancelled: bool = False
 
-    def grant(self, session_id: str | None = None, until_at: int = 1_767_225_600_000) -> FakeSessionConsumer:
+    def grant(
+        self, session_id: str | None = None, until_at: int = 1_767_225_600_000, lock_token: bytes | None = None
+    ) -> FakeSessionConsumer:
         consumer = FakeSessionConsumer(session_id or self.session_id or "", until_at, self.detached)
+        consumer.lock_token = lock_token
         self.granted(consumer)
         return consumer
 
@@ -193,10 +198,11 @@ class FakeVerbs:
         refused: Callable[[BrokerError], None],
         detached: Callable[[BrokerError], None],
         client: str = "",
+        shared: SharedLock | None = None,
     ) -> FakeWait:
         if self.accept_error is not None:
             raise self.accept_error
-        self.waits.append(FakeWait(address, session_id, mode, timeout_ms, granted, refused, detached))
+        self.waits.append(FakeWait(address, session_id, mode, timeout_ms, granted, refused, detached, shared))
         return self.waits[-1]
 
     async def schedule(self, address: str, encoded: Sequence[bytes]) -> list[int]:

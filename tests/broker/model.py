@@ -81,6 +81,7 @@ class Held:
     holding: int
     until: int
     turn: int
+    token: bytes | None = None
 
 
 class Model:
@@ -272,22 +273,30 @@ class Model:
     def holds(self, name: str | None, now: int) -> bool:
         return name is not None and name in self.held and self.held[name].until > now
 
-    def accept(self, name: str | None, now: int) -> Held | None:
+    def accept(self, name: str | None, now: int, token: bytes | None = None) -> Held | None:
         if name is None:
             idle = [i for i in self._sorted() if i.home is Home.ACTIVE and i.session not in self.held]
             name = idle[0].session if idle else None
         elif name in self.held:
-            return None
+            held = self.held[name]
+            if token is None or held.token != token:
+                return None
+            self._prolong(held, now)
+            held.holding = held.turn
+            return held
         if name is None:
             return None
         turn = self._turn()
-        self.held[name] = Held(name, turn, now + self.lock_ms, turn)
+        self.held[name] = Held(name, turn, now + self.lock_ms, turn, token)
         return self.held[name]
 
     def renew_session(self, name: str, now: int) -> int | None:
         if not self.holds(name, now):
             return None
-        held = self.held[name]
+        return self._prolong(self.held[name], now)
+
+    def _prolong(self, held: Held, now: int) -> int:
+        name = held.name
         held.until, held.turn = now + self.lock_ms, self._turn()
         for item in self.items:
             if item.locked_until is not None and item.is_in_session and item.session == name:

@@ -40,7 +40,15 @@ from .namespace import WAIT_S, CheckedBroker, Receiver, loop_turns, send
 
 ROOT = Path(__file__).parent.parent.parent
 Work = Callable[[Broker], Awaitable[None]]
-NOT_LIMITS = {"profile", "defaults", "partitioning", "partition_count", "size_is_per_partition", "jms"}
+NOT_LIMITS = {
+    "profile",
+    "defaults",
+    "partitioning",
+    "partition_count",
+    "size_is_per_partition",
+    "jms",
+    "shared_sessions",
+}
 ELSEWHERE = {"connections_max": "tests/amqp/test_server.py"}
 RULE = RuleDescription("r", SqlFilter("a = 1"), "SET a = 1; SET b = 2")
 BY_PROPERTY = CorrelationFilter(properties={"name": "value"})

@@ -51,7 +51,7 @@ from emubus.broker.partition.requests import (
     Transfer,
     Undeliverable,
 )
-from emubus.broker.partition.step import Received, SessionGrant
+from emubus.broker.partition.step import Received, SessionGrant, SharedLock
 
 from .acts import Act, Part, Reply, Sent, ended_in_parts, is_done, nothing, same, seen
 from .driving import Place, encoded, send_whole
@@ -78,6 +78,7 @@ DEFERRED_HOMES = {
     SubQueue.DEAD_LETTER: Home.DEAD_LETTER_DEFERRED,
     SubQueue.TRANSFER_DEAD_LETTER: Home.TRANSFER_DEAD_LETTER_DEFERRED,
 }
+LOCK_TOKENS = b"\x01" * 16, b"\x02" * 16  # of sessions that others may take over
 NAMES = ("s0", "s1", "s2", "s3")
 PEEK = ReceiveMode.PEEK_LOCK
 TTLS_S = (None, None, 1, 4, 20)
@@ -427,16 +428,19 @@ class Simulation:
 
     def accept(self) -> Act:
         name = self.random.choice((*NAMES, None, None))
+        token = None if name is None else self.random.choice((None, *LOCK_TOKENS))
+        shared = None if token is None else SharedLock(token)
 
         def check(answer: Received[Any], expected: Held | None) -> None:
             grants: list[SessionGrant] = answer.deliveries
             assert [grant.session_id for grant in grants] == ([] if expected is None else [expected.name])
             if expected is not None:
+                assert (grants[0].token, grants[0].until_at) == (token, expected.until)
                 self.holdings[expected.name] = grants[0].grant, expected.holding
 
         return Act(
-            lambda reply: AcceptSession(name, nothing, nothing, nothing, reply),
-            lambda model, now: model.accept(name, now),
+            lambda reply: AcceptSession(name, nothing, nothing, nothing, reply, shared=shared),
+            lambda model, now: model.accept(name, now, token),
             check,
         )
 
