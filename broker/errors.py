@@ -23,6 +23,7 @@ class Condition(StrEnum):
     DETACH_FORCED = "amqp:link:detach-forced"
     ENTITY_ALREADY_EXISTS = "com.microsoft:entity-already-exists"
     ENTITY_DISABLED = "com.microsoft:entity-disabled"
+    FRAMING_ERROR = "amqp:connection:framing-error"
     HANDLE_IN_USE = "amqp:session:handle-in-use"
     ILLEGAL_STATE = "amqp:illegal-state"
     INTERNAL_ERROR = "amqp:internal-error"

@@ -18,7 +18,7 @@ from ..wire import engine as proton
 from ..wire.delivery_ids import DeliveryIds
 from ..wire.engine import Engine, Pointer
 from ..wire.flow_rewriter import FlowRewriter
-from ..wire.frames import PADDING_BYTES_MAX, FrameReader, Kind, delivery_count_of, with_lower_frame_size
+from ..wire.frames import PADDING_BYTES_MAX, FrameReader, Kind, delivery_count_of, fault_in, with_lower_frame_size
 from ..wire.link import PN_DELIVERY, PN_LINK_FLOW, link_of_next, run_events
 from ..wire.loops import handle_of
 from .endpoints import ENDPOINT_EVENTS, Endpoints
@@ -138,7 +138,7 @@ class FrameInput:
         if kind is Kind.REFUSED:
             self._endpoints.refuse(self._flows.session_on(channel), self._reader.next_refusal())
             return True
-        self._require_order(channel, kind)
+        self._require_order(channel, kind, frame)
         if kind is Kind.OPEN and PYTHON_PRODUCT.encode() in frame:
             # Old Python clients get longer frames than Proton makes: have it leave room [wire 0, rule 1].
             frame = with_lower_frame_size(frame, PADDING_BYTES_MAX)
@@ -154,10 +154,10 @@ class FrameInput:
             then(self, channel, frame)
         return taken
 
-    def _require_order(self, channel: int, kind: Kind) -> None:
+    def _require_order(self, channel: int, kind: Kind, frame: bytes) -> None:
         """Raise BrokerError for a frame that Proton would take, and must not."""
         if kind is Kind.MALFORMED:
-            raise BrokerError(Condition.DECODE_ERROR, "A performative is malformed.")
+            raise fault_in(frame)
         if kind is Kind.OPEN and self._endpoints.is_open:
             raise BrokerError(Condition.ILLEGAL_STATE, "The connection is open already.")
         if kind is Kind.BEGIN and self._flows.session_on(channel) is not None:

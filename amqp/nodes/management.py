@@ -46,6 +46,7 @@ STATUS: Final[Mapping[Condition, int]] = {
     Condition.ARGUMENT_ERROR: 400,
     Condition.ARGUMENT_OUT_OF_RANGE: 400,
     Condition.DECODE_ERROR: 400,
+    Condition.FRAMING_ERROR: 400,
     Condition.HANDLE_IN_USE: 400,
     Condition.ILLEGAL_STATE: 400,
     Condition.INVALID_FIELD: 400,

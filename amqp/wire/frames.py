@@ -20,7 +20,7 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812  (the standard name is a bare `error`)
 from typing import Final
 
-from ...broker.errors import BrokerError
+from ...broker.errors import BrokerError, Condition
 from ...codec.decode import decode
 from ...codec.encode import encode_list, list_from_items
 from ...codec.errors import DecodeError
@@ -53,6 +53,15 @@ FRAMES_MAX: Final = 256
 _REJECTED, _ERROR = 0x25, 0x1D
 _CLOSE_HEAD: Final = bytes((0, 0x53, CLOSE))
 _DISPOSITION_HEAD: Final = bytes((0, 0x53, DISPOSITION))
+_MANDATORY: Final = {
+    OPEN: {0: "container-id"},
+    BEGIN: {1: "next-outgoing-id", 2: "incoming-window", 3: "outgoing-window"},
+    FLOW: {1: "incoming-window", 2: "next-outgoing-id", 3: "outgoing-window"},
+    DISPOSITION: {0: "role", 1: "first"},
+}
+"""Mandatory fields that Proton does not ask for [AMQP 2.7]; `handles` asks for those of an attach."""
+_NAMES: Final = {OPEN: "open", BEGIN: "begin", FLOW: "flow", DISPOSITION: "disposition"}
+_FRAME_SIZE_OF_OPEN, FRAME_BYTES_MIN = 2, 512
 _HANDLE_OF_FLOW, _DELIVERY_COUNT, _DRAIN, _ECHO = 4, 5, 8, 9
 _size_at: Callable[..., tuple[int]] = Struct(">I").unpack_from
 
@@ -70,7 +79,8 @@ class Kind(IntEnum):
     BEGIN = 4
     """One frame: a `begin`, which Proton must have answered before it takes transfers."""
     MALFORMED = 5
-    """One frame: a performative that is no AMQP. Proton must not see it: it crashes when it echoes broken arrays."""
+    """One frame: a performative that is no AMQP (`fault_in`). Proton must not see it: it crashes when it echoes broken
+    arrays, and takes zero for a field that is missing."""
     IGNORED = 6
     """Never returned: a frame on a channel that the client has ended, or on a handle that it has detached."""
     IGNORED_TRANSFER = 7
@@ -211,6 +221,11 @@ class FrameReader:
             return Kind.MALFORMED
         if not isinstance(fields, list):
             return Kind.PLAIN  # Proton says what is wrong
+        kind = self._classify_fields(data, pos, stop, code, fields)
+        return Kind.MALFORMED if kind in _CHECKED and _fault(code, channel, fields) else kind
+
+    def _classify_fields(self, data: bytes, pos: int, stop: int, code: int, fields: list[object]) -> Kind:
+        channel = data[pos + 6 : pos + 8]
         if code == END:
             self._ended.add(channel)
             self._handles.end(channel)
@@ -257,6 +272,7 @@ class FrameReader:
         return [(frame, kind)]
 
 
+_CHECKED: Final = frozenset((Kind.PLAIN, Kind.OPEN, Kind.BEGIN, Kind.FLOW_WANTS_REPLY))
 _KIND_BY_CODE: Final = {OPEN: Kind.OPEN, BEGIN: Kind.BEGIN}
 _KIND_BY_RULING: Final = {
     Ruling.PASS: Kind.PLAIN,
@@ -281,6 +297,35 @@ def _performative(data: bytes, pos: int, stop: int) -> tuple[int, int]:
     if data[at : at + 2] == b"\x00\x80" and at + 10 <= stop:
         return int.from_bytes(data[at + 2 : at + 10], "big"), at + 10
     return -1, stop
+
+
+def _fault(code: int, channel: bytes, fields: list[object]) -> BrokerError | None:
+    """What is wrong with the fields of a performative that Proton would take."""
+    for position, name in _MANDATORY.get(code, {}).items():
+        if len(fields) <= position or fields[position] is None:
+            text = f"The field '{name}' of {_NAMES[code]} is missing: it is mandatory."
+            return BrokerError(Condition.DECODE_ERROR, text)
+    if code != OPEN:
+        return None
+    if any(channel):
+        text = f"An open must be sent on channel 0, not on {int.from_bytes(channel, 'big')}."
+        return BrokerError(Condition.FRAMING_ERROR, text)
+    size = fields[_FRAME_SIZE_OF_OPEN] if len(fields) > _FRAME_SIZE_OF_OPEN else None
+    if isinstance(size, int) and size < FRAME_BYTES_MIN:
+        text = f"The field 'max-frame-size' of open is {int(size)}; it must be at least {FRAME_BYTES_MIN}."
+        return BrokerError(Condition.INVALID_FIELD, text)
+    return None
+
+
+def fault_in(frame: bytes) -> BrokerError:
+    """Why a frame is malformed."""
+    code, at = _performative(frame, 0, len(frame))
+    try:
+        fields = decode(frame, at)[0]
+    except DecodeError:
+        fields = None
+    fault = _fault(code, frame[6:8], fields) if isinstance(fields, list) else None
+    return fault or BrokerError(Condition.DECODE_ERROR, "A performative is malformed.")
 
 
 def _is_batch(data: bytes, at: int, stop: int) -> bool:

@@ -37,8 +37,7 @@ from .wire import (
 )
 
 # [AMQP 2.8.15 to 2.8.18, 4.5.8], and Service Bus's own.
-FRAMING_ERROR = "amqp:connection:framing-error"
-EXISTING = {condition.value for condition in Condition} | {FRAMING_ERROR, "amqp:session:window-violation"}
+EXISTING = {condition.value for condition in Condition} | {"amqp:session:window-violation"}
 
 uints = st.integers(0, 4).map(Uint)
 channels = st.integers(0, 2)

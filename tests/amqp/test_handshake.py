@@ -10,7 +10,8 @@ from emubus.codec.decode import decode
 from emubus.codec.frames import AMQP_HEADER, SASL_HEADER
 from emubus.codec.types import Array, Described, Symbol, Uint
 
-from .wire import BEGIN, CLOSE, OPEN, Wire, frame, read_frames, sasl_init
+from ..tracking import untracked
+from .wire import BEGIN, CLOSE, DISPOSITION, FLOW, OPEN, Wire, frame, read_frames, sasl_init
 
 OPEN_FRAME = frame(0, OPEN, ["client", "localhost", Uint(65536)])
 
@@ -187,3 +188,67 @@ async def test_the_begin_answers_on_the_clients_channel_with_windows(wire: Wire)
     assert incoming > 1000
     assert outgoing > 1000
     assert handle_max >= 255
+
+
+@pytest.mark.parametrize(
+    ("broken", "condition", "text"),
+    [
+        (frame(0, OPEN, []), "amqp:decode-error", "The field 'container-id' of open is missing: it is mandatory."),
+        (
+            frame(0, OPEN, [None, "localhost"]),
+            "amqp:decode-error",
+            "The field 'container-id' of open is missing: it is mandatory.",
+        ),
+        (
+            frame(3, OPEN, ["client", "localhost"]),
+            "amqp:connection:framing-error",
+            "An open must be sent on channel 0, not on 3.",
+        ),
+        (
+            frame(0, OPEN, ["client", None, Uint(511)]),
+            "amqp:invalid-field",
+            "The field 'max-frame-size' of open is 511; it must be at least 512.",
+        ),
+    ],
+    ids=["empty", "no container", "channel", "frame size"],
+)
+async def test_an_open_that_breaks_the_standard_is_answered_with_a_close(
+    bare: Wire, broken: bytes, condition: str, text: str
+) -> None:
+    bare.write(SASL_HEADER + sasl_init() + AMQP_HEADER)
+    bare.read()
+    bare.write(broken)
+    opened, closed = bare.read()
+    assert (opened.code, closed.code) == (OPEN, CLOSE)
+    error = closed.get(0).value
+    assert (error[0], error[1].partition(" TrackingId:")[0]) == (condition, text)
+    bare.clock.advance(3_000)
+    assert bare.socket.closed
+
+
+@pytest.mark.parametrize(
+    ("broken", "missing"),
+    [
+        (frame(1, BEGIN, []), "'next-outgoing-id' of begin"),
+        (frame(1, BEGIN, [None, Uint(0), None, Uint(9)]), "'incoming-window' of begin"),
+        (frame(1, BEGIN, [None, Uint(0), Uint(9)]), "'outgoing-window' of begin"),
+        (frame(0, FLOW, []), "'incoming-window' of flow"),
+        (
+            frame(0, FLOW, [Uint(0), Uint(9), None, Uint(9), None, None, None, None, False, True]),
+            "'next-outgoing-id' of flow",
+        ),
+        (frame(0, FLOW, [Uint(0), Uint(9), Uint(0)]), "'outgoing-window' of flow"),
+        (frame(0, DISPOSITION, [None, Uint(0), None, True]), "'role' of disposition"),
+        (frame(0, DISPOSITION, [True]), "'first' of disposition"),
+    ],
+)
+async def test_a_frame_without_its_mandatory_fields_closes_the_connection(
+    wire: Wire, broken: bytes, missing: str
+) -> None:
+    wire.write(broken)
+    (closed,) = wire.read()
+    error = closed.get(0).value
+    assert (error[0], untracked(error[1])) == (
+        "amqp:decode-error",
+        f"The field {missing} is missing: it is mandatory.",
+    )
