@@ -15,6 +15,7 @@ from emubus.amqp.server_state import ServerState
 from emubus.amqp.wire.engine import Engine
 from emubus.broker.access import Access
 from emubus.broker.clock import Clock
+from emubus.broker.errors import BrokerError
 from emubus.broker.ledger import Ledger, Newcomer
 from emubus.codec.decode import decode
 from emubus.codec.encode import encode, encode_described, encode_list
@@ -98,6 +99,8 @@ class Wire:
     limits: Limits = field(default_factory=Limits)
     clock: Clock = field(default_factory=lambda: Clock(start_at=1_700_000_000_000, manual=True))
     ledger: Ledger | None = None
+    jms_refusal: BrokerError | None = None
+    """Why clients of JMS 2.0 may not connect."""
     is_paced: bool = False
     """Whether input is handled in slices of time: otherwise whatever is written is handled at once."""
 
@@ -107,7 +110,7 @@ class Wire:
             if self.is_paced
             else replace(self.limits, slice_us=UNPACED_US, turn_us=UNPACED_US, strangers_turn_us=UNPACED_US)
         )
-        self.state = ServerState(as_broker(self.broker), self.access, self.clock, limits)
+        self.state = ServerState(as_broker(self.broker), self.access, self.clock, limits, jms_refusal=self.jms_refusal)
         self.connections = self.state.connections
         self.ledger = self.ledger or Ledger(self.clock)
         self.server = self.connection(1)
