@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
+from ...codec.types import Int
 from ..errors import BrokerError
 from ..message.message import Message
 from .errors import FilterException
@@ -179,7 +180,9 @@ _READERS: Final[Mapping[str, Callable[[MessageContext], Value]]] = {
         if known.section is Section.PROPERTIES
     },
     "DeadLetterSource": lambda context: context.dead_letter_source,
-    "DeliveryCount": lambda context: context.delivery_count,
+    "DeliveryCount": lambda context: Int(
+        context.delivery_count
+    ),  # an int in .NET; other numbers of the broker are long
     "EnqueuedSequenceNumber": lambda context: context.enqueued_sequence_number,
     "EnqueuedTimeUtc": lambda context: _instant(context.enqueued_at),
     "ExpiresAtUtc": _expires_at,

@@ -23,6 +23,21 @@ def test_a_message_that_no_subscription_took_shows_why(emubus: CommandLine, serv
     )
 
 
+def test_a_copy_without_what_its_action_could_not_calculate_shows_why(
+    emubus: CommandLine, server: EmubusServer
+) -> None:
+    rules = (RuleDescription("r", SqlFilter("color = 'red'"), "SET size = color - 1; SET seen = TRUE"),)
+    server.create(TopicDescription("changing"))
+    server.create(SubscriptionDescription("changing", "red", rules=rules))
+    emubus.done("trace", "--on")
+    emubus.done("send", "changing", "x", "--message-id", "odd", "--property", "color=red")
+    lines = emubus.done("trace", "odd").splitlines()
+    assert lines[2:4] == [
+        "    changing/Subscriptions/red: takes it",
+        "        r: SET size = color - 1 is unknown: there is no - for a string and a number",
+    ]
+
+
 def test_what_is_not_kept_is_said_with_the_remedy(emubus: CommandLine) -> None:
     assert emubus.json("trace", "--off")["is_on"] is False
     ended = emubus("trace", "nothing like it")

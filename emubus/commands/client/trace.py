@@ -60,5 +60,5 @@ def _lines(found: Answer) -> Iterator[str]:
         for verdict in each.parts("verdicts"):
             yield f"    {verdict['subscription']}: {'takes it' if verdict['takes'] else 'does not take it'}"
             for rule in verdict.parts("rules"):
-                if not rule["matches"]:
+                if rule["reason"]:
                     yield f"        {rule['name']}: {rule['reason']}"
