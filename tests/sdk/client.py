@@ -26,6 +26,7 @@ ARRIVAL_WAIT_MS = 5_000  # how long a message that was sent may take to arrive
 RECONNECT_WAIT_MS = 15_000  # the same where the SDK has a link or connection to open anew first
 EMPTY_WAIT_MS = 300  # how long a receiver waits where nothing is expected
 FIRST_EMPTY_WAIT_MS = 1_000  # the same in its first receive call: for some SDKs the time includes opening the link
+PROCESS_WAIT_MS = 20_000  # how long a processor may take that has nothing to wait for
 ACCEPT_WAIT_MS = 10_000  # how long a message session that is free may take to be given
 RECEIVE_CALLS_MAX = 100
 LOSS_TRIES_MAX = 3
@@ -226,6 +227,12 @@ class SessionReceiver(Receiver):
         super().__init__(driver, receiver_id)
         self.session_id = session_id
         self.locked_until_ms = locked_until_ms
+        self.lock_token: str | None = None
+        """Of a session that others may take over."""
+
+    def complete_of(self, other: Receiver, message: Message) -> None:
+        """Complete a message that another receiver of this session has received."""
+        self._request("settle", message=message.handle, action="complete", received_by=other.id)
 
     def renew_session(self) -> int:
         """Renew the lock of the message session; returns the instant it holds until, in Unix milliseconds."""
@@ -304,11 +311,21 @@ class Sdk:
         subscription: str | None = None,
         mode: Mode = "peek-lock",
         wait_ms: int = ACCEPT_WAIT_MS,
+        shared: bool | None = None,
+        lock_token: str | None = None,
     ) -> SessionReceiver:
-        """Open a receiver of a message session: the named one, or the next that is free."""
+        """Open a receiver of a message session: the named one, or the next that is free.
+
+        A ``shared`` one can be taken over with its ``lock_token``.
+        """
         options = {"entity": entity, "subscription": subscription, "mode": mode, "wait_ms": wait_ms}
-        answer = self._request("session_accept", **options, session_id=session_id)
-        return SessionReceiver(self._driver, answer["receiver"], answer["session_id"], answer.get("locked_until_ms"))
+        locking = {"shared": shared, "session_lock_token": lock_token}
+        answer = self._request("session_accept", **options, **locking, session_id=session_id)
+        receiver = SessionReceiver(
+            self._driver, answer["receiver"], answer["session_id"], answer.get("locked_until_ms")
+        )
+        receiver.lock_token = answer.get("session_lock_token")
+        return receiver
 
     def list_sessions(
         self, entity: str, subscription: str | None = None, updated_after_ms: int | None = None
@@ -316,6 +333,14 @@ class Sdk:
         """The ids of the message sessions that have messages or state, or whose state was set after an instant."""
         options = {"entity": entity, "subscription": subscription, "updated_after_ms": updated_after_ms}
         return list(self._request("session_list", **options)["session_ids"])
+
+    def process(
+        self, entity: str, count: int, *, concurrent: int, sessions: bool = False, failing: Sequence[str] = ()
+    ) -> tuple[list[dict[str, Any]], list[str]]:
+        """Run a processor until its handler was called ``count`` times: those calls, and where errors came from."""
+        options = {"concurrent": concurrent, "count": count, "sessions": sessions, "failing": list(failing)}
+        answer = self._request("process", entity=entity, wait_ms=PROCESS_WAIT_MS, **options)
+        return list(answer["handled"]), list(answer["errors"])
 
     def schedule(self, entity: str, at_ms: int, *messages: Spec, transaction: str | None = None) -> list[int]:
         """Schedule messages for an instant (Unix ms); returns their sequence numbers, in order."""

@@ -15,7 +15,9 @@ from .client import Sdk
 from .driver import Way
 from .prepare import ALL_CLIENTS, CLIENTS, OLDER, PREVIEWS
 
-Feature = Literal["session_list", "rules", "transactions", "delete_messages", "administration"]
+Feature = Literal[
+    "session_list", "rules", "transactions", "delete_messages", "administration", "processors", "shared_sessions"
+]
 
 CLIENTS_WITH: dict[Feature, tuple[str, ...]] = {
     "session_list": ("python-sync", "python-aio", "go", "dotnet"),
@@ -23,6 +25,8 @@ CLIENTS_WITH: dict[Feature, tuple[str, ...]] = {
     "transactions": ("java", "dotnet"),
     "delete_messages": ("javascript-beta",),
     "administration": tuple(CLIENTS | PREVIEWS),
+    "processors": ("dotnet",),
+    "shared_sessions": ("dotnet",),
 }
 
 # What an SDK makes of the server's answers, where it is not the same in all of them.

@@ -19,7 +19,7 @@ internal sealed class Clients(Arguments arguments)
     private bool _crossEntity;
     private int _receiversCount;
 
-    private ServiceBusClient Client => _client ??= NewClient(1, TryTimeout);
+    public ServiceBusClient Client => _client ??= NewClient(1, TryTimeout);
 
     private ServiceBusClient NewClient(int retriesMax, TimeSpan tryTimeout)
     {
@@ -100,7 +100,12 @@ internal sealed class Clients(Arguments arguments)
     /// </summary>
     public async Task<JsonObject> AcceptSession(JsonObject request)
     {
-        var options = new ServiceBusSessionReceiverOptions { ReceiveMode = ModeOf(request) };
+        var options = new ServiceBusSessionReceiverOptions
+        {
+            ReceiveMode = ModeOf(request),
+            EnableNonExclusiveSession = request.Flag("shared"),
+            SessionLockToken = request.Text("session_lock_token") is { } token ? Guid.Parse(token) : null,
+        };
         string entity = request.Needed("entity");
         string? subscription = request.Text("subscription"), id = request.Text("session_id");
         ServiceBusClient? own = id is null ? NewClient(0, TimeSpan.FromMilliseconds(request.Int("wait_ms"))) : null;
@@ -129,6 +134,7 @@ internal sealed class Clients(Arguments arguments)
             ["receiver"] = Keep(new Receiver(accepted, own)),
             ["session_id"] = accepted.SessionId,
             ["locked_until_ms"] = Json.Millis(accepted.SessionLockedUntil),
+            ["session_lock_token"] = accepted.IsSessionExclusive ? null : accepted.SessionLockToken,
         };
     }
 
@@ -158,6 +164,10 @@ internal sealed class Clients(Arguments arguments)
         _receivers.TryGetValue(request.Needed("receiver"), out var receiver)
             ? receiver
             : throw new RequestException("unknown receiver " + request.Text("receiver"));
+
+    /// <summary>The receiver that has received the message of a request, where it is not the one that settles it.</summary>
+    public Receiver? From(JsonObject request) =>
+        request.Text("received_by") is { } handle ? _receivers[handle] : null;
 
     public async Task<JsonObject> CloseReceiver(JsonObject request)
     {

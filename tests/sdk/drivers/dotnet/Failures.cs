@@ -89,6 +89,7 @@ internal static class Failures
         // Of these three the SDK makes one of the server's conditions and keeps the text alone; its own checks name the
         // argument.
         ArgumentException { ParamName: null } => "argument",
+        NotSupportedException => "other", // whatever the server has said, the SDK does not go on
         ObjectDisposedException => null,
         InvalidOperationException => "not-allowed",
         TimeoutException => "timeout",

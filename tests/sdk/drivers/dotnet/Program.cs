@@ -15,7 +15,7 @@ namespace Emubus.Driver;
 internal sealed class Program
 {
     private static readonly string[] Features =
-        ["session_list", "rules", "transactions", "administration"];
+        ["session_list", "rules", "transactions", "administration", "processors", "shared_sessions"];
 
     private static readonly JsonSerializerOptions Plain = new() { Encoder = JavaScriptEncoder.UnsafeRelaxedJsonEscaping };
 
@@ -30,6 +30,7 @@ internal sealed class Program
         _administration = new Administration(arguments);
         var sending = new Sending(_clients, _transactions);
         var rules = new Rules(_clients);
+        var processing = new Processing(_clients);
         _operations = new()
         {
             ["hello"] = _ => Task.FromResult(Hello()),
@@ -42,13 +43,14 @@ internal sealed class Program
             ["receive"] = request => _clients.Receiver(request).Receive(request),
             ["receive_deferred"] = request => _clients.Receiver(request).ReceiveDeferred(request),
             ["peek"] = request => _clients.Receiver(request).Peek(request),
-            ["settle"] = request => _transactions.Within(request, () => _clients.Receiver(request).Settle(request)),
+            ["settle"] = request => _transactions.Within(request, () => _clients.Receiver(request).Settle(request, _clients.From(request))),
             ["renew_lock"] = request => _clients.Receiver(request).RenewLock(request),
             ["session_accept"] = _clients.AcceptSession,
             ["session_renew"] = request => _clients.Receiver(request).RenewSession(),
             ["session_get_state"] = request => _clients.Receiver(request).GetSessionState(),
             ["session_set_state"] = request => _clients.Receiver(request).SetSessionState(request),
             ["session_list"] = _clients.ListSessions,
+            ["process"] = processing.Run,
             ["rule_add"] = rules.Add,
             ["rule_list"] = rules.List,
             ["rule_remove"] = rules.Remove,

@@ -46,9 +46,9 @@ internal sealed class Receiver(ServiceBusReceiver receiver, ServiceBusClient? ow
         return new JsonObject { ["locked_until_ms"] = Json.Millis(message.LockedUntil) };
     }
 
-    public async Task<JsonObject> Settle(JsonObject request)
+    public async Task<JsonObject> Settle(JsonObject request, Receiver? from)
     {
-        ServiceBusReceivedMessage message = Find(request);
+        ServiceBusReceivedMessage message = (from ?? this).Find(request);
         // Null says that nothing is to be modified; the SDK takes an empty dictionary for a change.
         var changes = request["properties"] is JsonObject given ? TypedValues.ReadAll(given) : null;
         string? reason = request.Text("reason"), description = request.Text("description");
@@ -63,7 +63,7 @@ internal sealed class Receiver(ServiceBusReceiver receiver, ServiceBusClient? ow
             "dead-letter" => receiver.DeadLetterMessageAsync(message, changes, reason, description),
             var action => throw new RequestException("unknown action " + action),
         });
-        _messages.Remove(request.Needed("message"));
+        (from ?? this)._messages.Remove(request.Needed("message"));
         return [];
     }
 
