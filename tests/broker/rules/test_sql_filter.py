@@ -87,6 +87,7 @@ EXPRESSIONS: list[tuple[str, bool | None]] = [
     ("-9223372036854775808 < 0", T),
     ("'it''s' = 'it''s'", T),
     ("'' = ''", T),
+    ("'grüße ''🚌''' LIKE 'gr__e ''%'", T),
     ("TRUE = true", T),
     ("TRUE = FALSE", F),
     ("NULL = NULL", U),
