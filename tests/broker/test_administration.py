@@ -100,6 +100,24 @@ def exceeded(what: str, count: int) -> str:
     return resources_exceeded(what, count, count, "standard").description
 
 
+async def test_a_subscription_of_a_missing_topic_is_named_by_its_address_and_of_another_topic_by_its_name(
+    clock: Clock,
+) -> None:
+    broker = open_broker(QueueDescription("q"), clock=clock)
+    broker.administration.create(TopicDescription("Topic"))
+    address = "sb://sbemulatorns.servicebus.windows.net"
+    for path, shown in (
+        ("none/Subscriptions/s", f"{address}/none/Subscriptions/s"),
+        ("q/subscriptions/s/$DeadLetterQueue", f"{address}/q/subscriptions/s/$DeadLetterQueue"),
+        ("none", f"{address}/none"),
+        ("topic/Subscriptions/s", "sbemulatorns:Topic:topic|s"),
+    ):
+        with pytest.raises(
+            BrokerError, match=f"^amqp:not-found: The messaging entity '{re.escape(shown)}' could not be"
+        ):
+            broker.find(path)
+
+
 async def test_p05_a_namespace_has_so_many_entities_and_so_many_partitioned_ones(clock: Clock) -> None:
     broker = broker_within(small(entities_max=3, partitioned_entities_max=1), clock)
     create = broker.administration.create
