@@ -7,7 +7,7 @@ walked by all `MESSAGES`. New ways and new pairs are a row each.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pytest
@@ -20,7 +20,7 @@ from emubus.broker.clock import Clock
 from emubus.broker.entities.entity import Entity
 from emubus.broker.message.builder import envelope
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from emubus.broker.model.profiles import Profile
+from emubus.broker.model.profiles import Profile, defaults_of, message_bytes_max
 from emubus.codec.decode import decode
 from emubus.codec.encode import encode, encode_described
 from emubus.codec.types import Symbol, Timestamp, Uint, Ulong
@@ -365,3 +365,21 @@ async def test_what_names_a_delivery_twice_names_the_same(walk: Walk, partitione
     entity = walk.entity(path)
     totals = entity.totals_now()
     assert totals.messages[Home.ACTIVE] == sum(entity.message_counts()) == 8
+
+
+@pytest.mark.parametrize("profile", list(Profile))
+async def test_the_limit_of_a_link_is_the_one_that_management_shows(profile: Profile) -> None:
+    """A client reads the greatest message from the attach, an administrator from MaxMessageSizeInKilobytes."""
+    broker = open_broker(profile=profile)
+    limits = broker.limits
+    sizes = (None,) if limits.message_bytes_settable is None else (None, 1 << 20, 3 << 20, 100 << 20)
+    queue = QueueDescription("q", **defaults_of(QueueDescription, limits))
+    broker.administration.create(queue)
+    for size_bytes in sizes:
+        entity = broker.administration.update(replace(queue, max_message_bytes=size_bytes))
+        assert not isinstance(entity.description, SubscriptionDescription)
+        sender = broker.open_sender("q", detached=print)
+        shown = message_bytes_max(entity.description, limits)
+        assert sender.message_bytes_max == shown == (size_bytes or limits.message_bytes_max)
+        assert sender.batch_bytes_max <= max(shown, limits.batch_bytes_max)
+        sender.close()
