@@ -184,7 +184,9 @@ def _store_violations(entity: QueueDescription | TopicDescription, limits: Limit
     elif entity.max_size_mb not in limits.max_size_mb:
         yield Violation("MaxSizeInMegabytes", str(entity.max_size_mb), _numbers(limits.max_size_mb))
     yield from _message_size(entity, limits)
-    if entity.enable_express and entity.requires_duplicate_detection and limits.profile is not Profile.RELAXED:
+    if entity.enable_express and limits.profile is Profile.PREMIUM:
+        yield Violation("EnableExpress", "true", "false: the Premium tier has no express entities")
+    elif entity.enable_express and entity.requires_duplicate_detection and limits.profile is not Profile.RELAXED:
         refusal = service_errors.express_with_duplicates()
         yield Violation("EnableExpress", "true", "false, as RequiresDuplicateDetection is true", refusal)
     if entity.duplicate_window_ms not in limits.duplicate_window_ms:

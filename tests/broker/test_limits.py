@@ -277,6 +277,14 @@ def test_a_premium_message_size_is_refused_in_the_words_of_the_service() -> None
     assert "'MaxMessageSizeInKilobytes' must be between 1024 and 102400" in violation.refusal.description
 
 
+def test_premium_has_no_express_entities() -> None:
+    """As the pages of the tiers and of the exceptions say; azurerm checks it, too."""
+    queue, topic = replace(QUEUE, enable_express=True), TopicDescription("t", enable_express=True)
+    for limits, found in ((LIMITS[Profile.PREMIUM], ["EnableExpress"]), (STANDARD, [])):
+        assert [each.property for each in queue_violations(queue, limits)] == found
+        assert [each.property for each in topic_violations(topic, limits)] == found
+
+
 def test_relaxed_takes_express_entities_with_duplicate_detection() -> None:
     assert queue_violations(replace(QUEUE, enable_express=True, requires_duplicate_detection=True), RELAXED) == []
 
