@@ -58,6 +58,11 @@ class BrokerError(Exception):
         self.description = description
         self.info = info
 
+    @property
+    def in_service_words(self) -> BrokerError:
+        """The error as administration and `$management` write it, where the service frames what is wrong."""
+        return self
+
 
 class KeysDifferError(BrokerError):
     """The keys of a delivery contradict each other (SessionId and PartitionKey, or those of a batch), or are missing.

@@ -143,6 +143,15 @@ def express_with_duplicates() -> BrokerError:
     )
 
 
+def sql_not_parsed(line: int, column: int, token: str, problem: str) -> BrokerError:
+    """The SQL of a rule is wrong at a line (from 1) and a column (from 0)."""
+    return BrokerError(
+        Condition.ARGUMENT_ERROR,
+        f"There was an error parsing the SQL expression.\n[Token line={line}, column={column}, Token in error= "
+        f"{token}, Additional details= {problem}]\n",
+    )
+
+
 def lock_lost() -> BrokerError:
     """The lock token is unknown or expired."""
     return BrokerError(

@@ -96,6 +96,7 @@ def rest_refusal_of(error: BrokerError) -> HttpRefusal:
 
 def refusal_of(error: BrokerError) -> HttpRefusal:
     """The answer of the management API to a broker error."""
+    error = error.in_service_words
     answer = ANSWERS[error.condition]
     if error.condition is Condition.ENTITY_ALREADY_EXISTS:
         return HttpRefusal(answer.status, EXISTS)

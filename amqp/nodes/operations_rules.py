@@ -14,7 +14,10 @@ from .operations import NO_CONTENT, Body, Context, Result, encoded_fields, encod
 async def add_rule(context: Context, body: Body) -> Result:
     """Add a rule."""
     rule = rule_from_amqp(body.text("rule-name"), body.map("rule-description"))
-    context.broker.administration.add_rule(context.address, rule)
+    try:
+        context.broker.administration.add_rule(context.address, rule)
+    except BrokerError as error:
+        raise error.in_service_words from None
     return Result()
 
 

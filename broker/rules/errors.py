@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .. import service_errors
 from ..errors import BrokerError, Condition
 
 
@@ -18,6 +19,13 @@ class FilterError(BrokerError):
         self.line = line
         self.column = column
         self.token = token
+
+    @property
+    def in_service_words(self) -> BrokerError:
+        """The frame of the service, which counts columns from 0; between its brackets our own words."""
+        if not self.line:
+            return self
+        return service_errors.sql_not_parsed(self.line, self.column - 1, self.token, self.problem)
 
 
 class FilterException(Exception):  # noqa: N818  (the name that Service Bus writes into DeadLetterReason)

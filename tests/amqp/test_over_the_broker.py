@@ -356,6 +356,11 @@ async def test_sends_and_settlements_come_true_together_or_not_at_all(both: Toge
         assert (body(again), sections(again.payload)[0x70][4]) == ("old", 1)
 
 
+async def test_a_scheduled_message_that_is_too_large_is_refused_at_once(both: Together) -> None:
+    answer = await Asker(both.wire)("schedule-message", {"messages": [{"message": message("x" * 300_000)}]})
+    assert (answer.status, answer.condition) == (403, "amqp:link:message-size-exceeded")
+
+
 async def test_a_batch_without_messages_closes_its_link(both: Together) -> None:
     both.wire.attach_sender("q", handle=1, name="mine")
     await both.nothing()

@@ -111,6 +111,13 @@ TEXTS: list[tuple[Callable[[], BrokerError], str, str, str]] = [
         "live tests of azure-sdk-for-python (test_mgmt_queues)",
     ),
     (
+        lambda: say.sql_not_parsed(1, 0, "EventType", "what is wrong"),
+        "com.microsoft:argument-error",
+        "There was an error parsing the SQL expression.\n[Token line=1, column=0, Token in error= EventType, "
+        "Additional details= what is wrong]\n",
+        "bicep 6557",
+    ),
+    (
         say.lock_lost,
         "com.microsoft:message-lock-lost",
         "The lock supplied is invalid. Either the lock expired, or the message has already been removed from the "

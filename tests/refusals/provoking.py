@@ -109,8 +109,6 @@ async def too_large(world: World) -> Told:
     return await world.detached()
 
 
-PROVOKE[NAME, N] = schedule("q", LARGE)
-
 NAME = "a property above 32 KB"
 WIDE = message(properties={"wide": "x" * 40_000})
 PROVOKE[NAME, L] = send("q", WIDE)
@@ -357,6 +355,32 @@ NAME = "a rule that there is not"
 PROVOKE[NAME, N] = lambda world: world.asked("t/Subscriptions/one", "remove-rule", {"rule-name": "none"})
 PROVOKE["a rule that there is not, over HTTP", A] = lambda world: world.atom("GET", "/t/Subscriptions/one/Rules/none")
 PROVOKE["a subscription that there is not, over HTTP", A] = lambda world: world.atom("GET", "/t/Subscriptions/none")
+
+# ---- filters and actions: over HTTP the description is that of a rule
+
+
+def add_rule(filter_text: str, action: str | None = None) -> tuple[Provoke, Provoke]:
+    """A rule over `$management`, and over HTTP."""
+    actions = (
+        "" if action is None else f'<Action i:type="SqlRuleAction"><SqlExpression>{action}</SqlExpression></Action>'
+    )
+    rule: dict[str, object] = {"sql-filter": {"expression": filter_text}}
+    if action is not None:
+        rule["sql-rule-action"] = {"expression": action}
+    description = (
+        f'<RuleDescription><Filter i:type="SqlFilter"><SqlExpression>{filter_text}</SqlExpression></Filter>{actions}'
+        "<Name>r</Name></RuleDescription>"
+    )
+    return (
+        lambda world: world.asked("t/Subscriptions/one", "add-rule", {"rule-name": "r", "rule-description": rule}),
+        lambda world: world.create("/t/Subscriptions/one/Rules/r", description),
+    )
+
+
+NAME = "SQL that can't be parsed"
+PROVOKE[NAME, N], PROVOKE[NAME, A] = add_rule("EventType EventType")
+NAME = "an action that can't be parsed"
+PROVOKE[NAME, N], PROVOKE[NAME, A] = add_rule("1=1", "EventType = 1")
 
 # ---- transactions
 
