@@ -1,6 +1,6 @@
 """What links that are over leave behind for the `$management` nodes of their connection [wire 5.8, 6.4].
 
-Knows the lock tokens that were settled on links which their client had detached, with the kind of outcome, and the
+Knows the lock tokens whose settlement was answered behind the client's detach, with the kind of outcome, and the
 names of links that lost their message sessions: the last ones of each. Does not know whether a lock still holds.
 """
 
@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 from ..broker.api import Outcome
-from ..broker.errors import BrokerError
-from .wire.link import Done
 
 KEPT_MAX: Final = 1_000
 """Tokens, and names; a client asks again within a minute, or never."""
@@ -26,17 +23,11 @@ class PastLinks:
         self._settled: OrderedDict[bytes, type[Outcome]] = OrderedDict()
         self._lost: OrderedDict[str, None] = OrderedDict()
 
-    def noting(self, token: bytes, outcome: Outcome, done: Done | None) -> Done:
-        """A callback for the outcome of a settlement that notes it, and calls `done` then."""
-        return partial(self._note, token, type(outcome), done)
-
-    def _note(self, token: bytes, kind: type[Outcome], done: Done | None, error: BrokerError | None) -> None:
-        if error is None:
-            self._settled[token] = kind
-            if len(self._settled) > KEPT_MAX:
-                self._settled.popitem(last=False)
-        if done is not None:
-            done(error)
+    def settled(self, token: bytes, outcome: Outcome) -> None:
+        """A message was settled, and the client may not hear of it: the answer comes behind the one to its detach."""
+        self._settled[token] = type(outcome)
+        if len(self._settled) > KEPT_MAX:
+            self._settled.popitem(last=False)
 
     def have_settled(self, tokens: Sequence[bytes], outcome: Outcome) -> bool:
         """Whether a request asks for what was done on a link whose detach crossed the answer: Python's SDK waits for

@@ -294,8 +294,6 @@ class OutgoingLink(OutgoingDeliveries):
             return
         outcome = outcome_of(state, delivery) if state else None
         if outcome is not None:
-            if self._when_settled is not None:
-                done = self._context.past_links.noting(token, outcome, done)
             receiver.settle(token, outcome, done)
         elif done is not None:
             done(BrokerError(Condition.NOT_IMPLEMENTED, f"Delivery state 0x{state:02x} is not supported here."))
@@ -305,6 +303,12 @@ class OutgoingLink(OutgoingDeliveries):
         receiver = self._receiver or self._lingering
         if receiver is not None:
             receiver.settle_run(run, COMPLETE, done)
+
+    def answered_late(self, token: bytes, state: int, delivery: Pointer) -> None:
+        """The client may ask once more over `$management` [wire 5.8]."""
+        outcome = outcome_of(state, delivery)
+        if outcome is not None:
+            self._context.past_links.settled(token, outcome)
 
     def _settle_in_transaction(self, address: str, token: bytes, delivery: Pointer, done: Done | None) -> None:
         """Add a settlement to a transaction; it is confirmed with the same state around the same outcome [wire 8].

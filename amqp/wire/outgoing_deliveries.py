@@ -190,9 +190,17 @@ class OutgoingDeliveries(Link):
             _update(delivery, state)
         else:
             reject(delivery, self.state.tracked_refusal(error, self.pointer))
+        if self._when_settled is None:
+            _settle(delivery)
+            return
+        if error is None:
+            self.answered_late(key, state, delivery)
         _settle(delivery)
-        if self._when_settled is not None and not self._open:
+        if not self._open:
             self._when_settled()
+
+    def answered_late(self, token: bytes, state: int, delivery: Pointer) -> None:
+        """A delivery is settled as the client wanted, and the answer comes behind that to its detach."""
 
     # ---- outcomes in transactions
 

@@ -39,7 +39,9 @@ from .wire import (
     Frame,
     Wire,
     accepted,
+    frame,
     modified,
+    rejected,
 )
 
 START = 1_767_225_600_000
@@ -453,6 +455,32 @@ async def test_what_was_settled_behind_a_detach_may_be_asked_for_once_more(both:
         answer = await ask("update-disposition", {**lock, "disposition-status": status})
         assert (answer.status, answer.condition is None) == (answered, answered == 200)
     assert await both.broker.peek("q", 0, 10, 1 << 20) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [
+        (accepted, "completed"),
+        (modified(), "abandoned"),
+        (modified(undeliverable=True), "defered"),
+        (rejected("why", "how"), "suspended"),
+    ],
+    ids=["complete", "abandon", "defer", "dead-letter"],
+)
+async def test_an_answer_that_comes_behind_that_to_the_detach_may_be_asked_for_once_more(
+    both: Together, state: Described, status: str
+) -> None:
+    """The client disposes and detaches before the message is settled: it hears of the detach first."""
+    await both.send(message("m"))
+    ask = Asker(both.wire)
+    both.wire.attach_receiver("q", 0, credit=5)
+    (transfer,) = await both.frames(TRANSFER)
+    disposition = frame(0, DISPOSITION, [True, Uint(transfer.get(1)), None, False, state, None])
+    both.wire.write(disposition + frame(0, DETACH, [Uint(0), True]))
+    await both.frames(DETACH, DISPOSITION)
+    lock = {"lock-tokens": Array(0x98, (uuid.UUID(bytes_le=transfer.get(2)),))}
+    for answered in (200, 410):
+        assert (await ask("update-disposition", {**lock, "disposition-status": status})).status == answered
 
 
 async def test_what_was_settled_on_an_open_link_is_not_asked_for_once_more(both: Together) -> None:
