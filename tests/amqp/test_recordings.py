@@ -74,6 +74,12 @@ def test_the_recorded_server_was_right_but_for_settling_what_a_transaction_had_n
         read()
 
 
+async def test_a_session_that_is_not_exclusive_is_declined_on_standard(play: Play) -> None:
+    replay = play("sdk-non-exclusive-session")
+    await replay.play()
+    assert replay.conversations[1].peer.refusals == ["amqp:not-allowed"] * 3  # named, the next, with a token
+
+
 async def test_what_a_rollback_leaves_open_the_client_completes_on_the_same_link(play: Play) -> None:
     complete = frame(2, DISPOSITION, [True, Uint(0), None, False, accepted, None])
     left = [complete]
