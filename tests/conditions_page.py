@@ -78,7 +78,7 @@ SURVIVAL = """
 Each program below sends an order and processes it once while an entity is not found, an outcome is lost with its
 connection, and a lock is lost. With the argument `fragile` it does what does not survive: it sends once, without an id
 of the order's. The programs are in [examples/conditions](../examples/conditions); `tests/conditions/test_samples.py`
-runs those in Python, JavaScript, Java and Go.
+runs those in Python, JavaScript, Java, Go and .NET.
 """
 SURVIVES = (
     (

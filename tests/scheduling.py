@@ -2,7 +2,7 @@
 
 Knows which tests share something, and which process takes which next: see `scheduler`. Spark is started once, as is
 the browser. The tests of an SDK go to processes that run its driver already: a driver takes a second of processor
-time or two to start, and six processes that run tests of seven SDKs each would start 42.
+time or two to start, and six processes that run tests of eight SDKs each would start 48.
 (pytest-xdist's own marks for this reach its scheduler as part of test names, which newer versions of pytest don't let
 it change.)
 """
