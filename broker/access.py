@@ -26,6 +26,8 @@ from .keys import ALL_RIGHTS, Right, SharedKey
 DEFAULT_KEY_NAME: Final = "RootManageSharedAccessKey"
 DEFAULT_KEY: Final = "SAS_KEY_VALUE"
 _SAS_PREFIX: Final = "sharedaccesssignature "
+_EXPIRY: Final = re.compile(r"\d{1,15}(?:\.\d{1,15})?", re.ASCII)
+"""Unix seconds. Scripts write fractions (ServiceBusJavaScriptSdk, `time.time()` in Python)."""
 
 
 DEFAULT_SHARED_KEY: Final = SharedKey(DEFAULT_KEY_NAME, DEFAULT_KEY)
@@ -95,7 +97,8 @@ class SasToken:
     @property
     def expires_at(self) -> int:
         """Unix milliseconds."""
-        return int(self.expiry) * 1000
+        seconds, _, fraction = self.expiry.partition(".")
+        return int(seconds) * 1000 + int(fraction[:3].ljust(3, "0"))
 
 
 def parse_token(text: str) -> SasToken:
@@ -110,7 +113,7 @@ def parse_token(text: str) -> SasToken:
     if missing:
         raise _refusal(f"MalformedToken: The token has no {' and no '.join(missing)}.")
     expiry = parts["se"]
-    if not (expiry.isascii() and expiry.isdecimal() and len(expiry) <= 15):
+    if not _EXPIRY.fullmatch(expiry):
         raise _refusal("MalformedToken: The token's expiry (se) is not a time in Unix seconds.")
     # unquote, not unquote_plus: an unencoded '+' in a signature is a '+'.
     return SasToken(parts["sr"], unquote(parts["sig"]), expiry, unquote(parts["skn"]))

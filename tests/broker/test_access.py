@@ -48,6 +48,16 @@ def test_a_signature_is_that_of_the_published_example() -> None:
     assert STRICT.put_token(VECTOR, "sb://localhost:5672/q1", NOW) == Claim("q1", ALL_RIGHTS, EXPIRES_AT)
 
 
+@pytest.mark.parametrize(
+    ("expiry", "at"),
+    [("1767225600.25", EXPIRES_AT + 250), ("1767225600.123456", EXPIRES_AT + 123), ("1767225600.0", EXPIRES_AT)],
+)
+def test_the_expiry_of_a_token_may_have_a_fraction(expiry: str, at: int) -> None:
+    """As ServiceBusJavaScriptSdk and scripts write it."""
+    assert STRICT.put_token(token("sb://h/q1", expiry=expiry), "sb://h/q1", NOW) == Claim("q1", ALL_RIGHTS, at)
+    assert "ExpiredToken" in refusal(STRICT, token("sb://h/q1", expiry=expiry), now=at)
+
+
 def test_the_parameters_of_a_token_come_in_any_order_and_the_scheme_word_in_any_case() -> None:
     parameters = VECTOR.removeprefix("SharedAccessSignature ").split("&")
     text = f"sharedaccesssignature {'&'.join(reversed(parameters))}"
@@ -122,6 +132,8 @@ def test_a_token_ends_at_its_expiry() -> None:
         "eyJhbGciOi.J9.x",
         "SharedAccessSignature sr=a&sig=b&se=1",
         VECTOR.replace("se=", "se=x"),
+        VECTOR.replace("se=17", "se=.17"),
+        VECTOR.replace("se=17", "se=1.7."),
         VECTOR.replace("se=17", "se=٣"),
     ],
 )

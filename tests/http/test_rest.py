@@ -103,6 +103,21 @@ def test_the_message_id_may_stand_for_the_number_in_the_address_of_a_lock(rest: 
     assert rest.complete(f"/plain/messages/my%2Fown%20id/{locked.lock_token}") == 200
 
 
+def test_paths_may_end_with_a_slash(rest: Rest) -> None:
+    """As ServiceBusJavaScriptSdk writes them."""
+    for text in (b"1", b"2", b"3"):
+        assert rest.ask("POST", "/plain/messages/?timeout=60", text).status == 201
+    assert rest.ask("DELETE", "/plain/messages/head/?timeout=0").content == b"1"
+    locked = rest.ask("POST", "/plain/messages/head/?timeout=0")
+    assert (locked.status, locked.content) == (201, b"2")
+    assert rest.renew(f"{locked.path}/").status == 200
+    assert rest.unlock(f"{locked.path}/") == 200
+    again = rest.ask("POST", "/plain/messages/head/?timeout=0")
+    assert rest.complete(f"{again.path}/") == 200
+    assert rest.receive("plain").content == b"3"
+    assert rest.receive("plain").status == 204
+
+
 def test_paths_are_known_in_any_case_and_lock_tokens_in_any_form(rest: Rest) -> None:
     assert rest.ask("POST", "/PLAIN/Messages", b"x").status == 201
     locked = rest.ask("POST", "/Plain/Messages/Head?timeout=0")

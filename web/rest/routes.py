@@ -35,11 +35,13 @@ from .receiving import CLIENT, PendingReceive
 from .sending import encoded_in
 from .texts import http_date
 
-ENTITY: Final = "/{entity:.+}/{messages:(?i:messages)}"
-HEAD: Final = ENTITY + "/{head:(?i:head)}"
-LOCKED: Final = ENTITY + "/{message:[^/]+}/{token:[^/]+}"
+# With a slash at their ends, too: browser SDKs write `/messages/head/?timeout=60` (ServiceBusJavaScriptSdk).
+_MESSAGES: Final = "/{entity:.+}/{messages:(?i:messages)}"
+ENTITY: Final = "/{entity:.+}/{messages:(?i:messages)/?}"
+HEAD: Final = _MESSAGES + "/{head:(?i:head)/?}"
+LOCKED: Final = _MESSAGES + "/{message:[^/]+}/{token:[^/]+/?}"
 # These can also be names of entities: verbs of the management API go to it.
-LOCKED_FOR_SURE: Final = ENTITY + "/{message:[^/]+}/{token:[0-9A-Fa-f]{8}-?(?:[0-9A-Fa-f]{4}-?){3}[0-9A-Fa-f]{12}}"
+LOCKED_FOR_SURE: Final = _MESSAGES + "/{message:[^/]+}/{token:[0-9A-Fa-f]{8}-?(?:[0-9A-Fa-f]{4}-?){3}[0-9A-Fa-f]{12}/?}"
 XML_TYPE: Final = "application/xml; charset=utf-8"
 TIMEOUT: Final = re.compile(r"\d{1,9}(?:\.\d{1,9})?", re.ASCII)
 
@@ -185,7 +187,7 @@ def _path(request: web.Request, count: int) -> tuple[str, list[str]]:
 
     The address begins with a slash: the path `/a://b/c` is no URL of another host.
     """
-    parts = request.rel_url.raw_path.split("/")
+    parts = request.rel_url.raw_path.removesuffix("/").split("/")
     return "/".join(parts[:-count]), [unquote(part) for part in parts[-count:]]
 
 
