@@ -524,8 +524,9 @@ def connection_closed(container: str) -> BrokerError:
 
 # ---- reasons of dead letters
 
+# As the page on dead-letter queues has it, and .NET's sample 21 prints it.
 REASON_NO_SESSION = (
-    "Session id is null.",
+    "Session ID is null.",
     "Session enabled entity doesn't allow a message whose session identifier is null.",
 )
 

@@ -37,6 +37,7 @@ from emubus.broker.partition.requests import (
     Request,
     Resubmit,
     Schedule,
+    SendDeadLetters,
     SendRun,
     Settle,
     SettleRun,
@@ -61,7 +62,7 @@ MEANINGS = {
     Home.TRANSFER_DEAD_LETTER: "in the transfer dead-letter queue",
     Home.TRANSFER_DEAD_LETTER_DEFERRED: "deferred by a receiver of the transfer dead-letter queue",
     Home.OUTBOX: "on its way to the entity of ForwardTo, or to another partition",
-    Home.DEAD_LETTER_OUTBOX: "on its way to the entity of ForwardDeadLetteredMessagesTo",
+    Home.DEAD_LETTER_OUTBOX: "from the dead-letter queue on its way to the entity of ForwardDeadLetteredMessagesTo",
     Home.TRANSFER_OUTBOX: "on its way to the destination of a transaction, or scheduled for another partition",
 }
 
@@ -122,6 +123,11 @@ class Observer(Driver):
     def end(self, outcome: Outcome, sub_queue: SubQueue = SubQueue.ACTIVE) -> Observer:
         """Lock the message and settle it."""
         self.settle(self.lock(sub_queue), outcome)
+        return self
+
+    def leaving(self) -> Observer:
+        """The dead letter goes into the outbox."""
+        self.ask(SendDeadLetters, 1)
         return self
 
     def deferred(self, sub_queue: SubQueue = SubQueue.ACTIVE, mode: ReceiveMode = LOCK) -> bytes:
@@ -236,7 +242,7 @@ def _outboxes() -> Iterator[Observer]:
         yield observer
     starts: dict[Home, Callable[[], Observer]] = {
         Home.OUTBOX: lambda: Observer(forwarding).sent(),
-        Home.DEAD_LETTER_OUTBOX: lambda: Observer(burying).sent().end(DeadLetter("r", None, {})),
+        Home.DEAD_LETTER_OUTBOX: lambda: Observer(burying).sent().end(DeadLetter("r", None, {})).leaving(),
         Home.TRANSFER_OUTBOX: _transferring,
     }
     for home, start in starts.items():
@@ -247,6 +253,9 @@ def _outboxes() -> Iterator[Observer]:
         observer = start()
         observer.ask(Undeliverable, home, observer.number(), "MessagingEntityNotFound", "")
         yield observer
+    observer = starts[Home.DEAD_LETTER_OUTBOX]()
+    observer.ask(Undeliverable, Home.DEAD_LETTER_OUTBOX, observer.number(), None, "")
+    yield observer
     for outcome in (Complete(), Abandon(), Defer()):
         observer = _transferring()
         observer.ask(Undeliverable, Home.TRANSFER_OUTBOX, observer.number(), "MessagingEntityNotFound", "")

@@ -23,6 +23,7 @@ from ..partition.requests import (
     DeleteRows,
     Request,
 )
+from ..partition.state import forwarded_from
 from ..partition.step import Delays, Delivery, SessionGrant, SubscriptionRouting
 from ..stores.worker import Worker
 from .dispatcher import Dispatcher, ReceiveQuota
@@ -291,6 +292,8 @@ class EntityBase:
         self.description = description
         for handle in self.partitions:
             handle.worker.description_changed(self.queue_id)
+            if handle.worker.has_outgoing(self.queue_id, *forwarded_from(description)):
+                self.on_outbox(handle)  # what waits may have another target now
 
     def delete(self, gone: BrokerError) -> None:
         """Mark the entity as deleted: later requests fail with `gone`."""

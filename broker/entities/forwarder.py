@@ -1,26 +1,40 @@
 """Forwards messages from the outboxes of partitions to their target entities (R4, P30).
 
-Knows the order (by outbox number), the retries and the reasons to give up. A message leaves the outbox after the
-target has committed it; the target drops repetitions. Does not know the contents of messages. Owned by the `Broker`.
+Knows the order (by outbox number), the retries, and when to give up or to wait (docs/reference/waiting.md). A message
+leaves the outbox after the target has committed it; the target drops repetitions. Dead letters wait in their queue, and
+come into the outbox when their target is likely to take them. Does not know the contents of messages. Owned by the
+`Broker`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Set
 from functools import partial
+from typing import Final, NamedTuple
 
 import structlog
 
 from .. import service_errors
+from ..address import listed_name
 from ..clock import Clock
 from ..errors import BrokerError, Condition, UnknownOutcomeError
 from ..message.stored import parse_stored
-from ..model.descriptions import SubscriptionDescription, TopicDescription
+from ..model.descriptions import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription
 from ..partition.records import COUNTER_MASK, NO_ENQUEUED_NUMBER, SCHEDULED_ELSEWHERE, Home, Record
-from ..partition.requests import DeleteForwarded, ReadOutbox, Redirect, StoreForwarded, Undeliverable
+from ..partition.requests import (
+    CheckOperation,
+    DeleteForwarded,
+    NextDeadLetter,
+    ReadOutbox,
+    Redirect,
+    Send,
+    SendDeadLetters,
+    StoreForwarded,
+    Undeliverable,
+)
 from .entity import Entity, is_known_refusal
-from .entity_base import SEND_REFUSED, PartitionHandle
+from .entity_base import PartitionHandle
 
 MESSAGES_AT_ONCE = 64
 PAGES_MAX = 16  # pages read behind waiting messages before a retry
@@ -32,6 +46,32 @@ UNDELIVERABLE = {
     Condition.NOT_ALLOWED: "InvalidOperation",
     Condition.INTERNAL_ERROR: "InvalidOperation",  # its target failed with this message, and would fail again
 }
+WAITED_FOR: Final[Mapping[int, Set[Condition]]] = {
+    Home.OUTBOX: frozenset(),
+    Home.DEAD_LETTER_OUTBOX: frozenset({Condition.NOT_FOUND, Condition.RESOURCE_LIMIT_EXCEEDED}),
+    Home.TRANSFER_OUTBOX: frozenset({Condition.RESOURCE_LIMIT_EXCEEDED}),
+}
+"""What is waited for, by outbox: docs/reference/waiting.md has the sources."""
+CLOSED: Final[Mapping[int, Set[EntityStatus]]] = {
+    Home.OUTBOX: frozenset({EntityStatus.DISABLED}),
+    Home.DEAD_LETTER_OUTBOX: frozenset(),
+    Home.TRANSFER_OUTBOX: frozenset({EntityStatus.DISABLED, EntityStatus.SEND_DISABLED}),
+}
+"""With which status a target takes no messages of an outbox."""
+
+
+class GivenUp(NamedTuple):
+    """A message that is not forwarded: the reason to dead-letter it and a text; without one it becomes active here."""
+
+    reason: str | None
+    description: str
+
+
+class Waits(NamedTuple):
+    """A dead letter that goes back to its queue until its target takes it."""
+
+    description: str
+
 
 Row = tuple[int, int, Record]
 Refusing = dict[PartitionHandle, BrokerError]
@@ -51,6 +91,7 @@ class Forwarder:
         # Outbox numbers that may be stored at the target: after an unknown outcome, or from an earlier run.
         self._tried: dict[PartitionHandle, set[int]] = {}
         self._tried_below: dict[PartitionHandle, int] = {}
+        self._parked: dict[PartitionHandle, asyncio.Future[bool]] = {}  # dead letters wait for a missing entity
         self._aside: dict[PartitionHandle, set[int]] = {}  # outbox numbers that wait for the next start
         self._stopping = False
 
@@ -78,8 +119,17 @@ class Forwarder:
             return
         if handle in self._running:
             self._again.add(handle)
+            parked = self._parked.get(handle)
+            if parked is not None and not parked.done():
+                parked.set_result(False)
         else:
             self._running[handle] = asyncio.create_task(self._run(handle), name=f"forward {handle.path}")
+
+    def entity_added(self) -> None:
+        """Wake what waits for an entity: this may be the one."""
+        for parked in self._parked.values():
+            if not parked.done():
+                parked.set_result(True)
 
     def forget(self, entity: Entity) -> None:
         """Stop forwarding from a deleted entity."""
@@ -90,8 +140,8 @@ class Forwarder:
             self._aside.pop(handle, None)
 
     def running_count(self) -> int:
-        """Number of partitions with a running forwarding task."""
-        return len(self._running)
+        """Number of partitions whose forwarding task has something to do."""
+        return len(self._running) - len(self._parked)
 
     async def stop(self) -> None:
         """Stop; the next start forwards the rest."""
@@ -103,17 +153,28 @@ class Forwarder:
 
     async def _run(self, handle: PartitionHandle) -> None:
         refusing: Refusing = {}
+        told = ""
         try:
             while True:
                 self._again.discard(handle)
                 try:
+                    waits = await self._send_dead_letters(handle)
                     left = await self._carry(handle, refusing)
+                    if waits is not None and not left:
+                        if waits.condition is not Condition.NOT_FOUND or handle in self._again:
+                            raise waits
+                        await self._park(handle)
+                        left = True
                     if not left and handle not in self._again:
                         self._end_round(handle)
                 except BrokerError as error:
                     if handle.entity.gone is not None:
                         return
-                    log.info("forwarding delayed", entity=handle.path, partition=handle.index, cause=error.description)
+                    if error.description != told:  # once, however long it takes
+                        log.info(
+                            "forwarding delayed", entity=handle.path, partition=handle.index, cause=error.description
+                        )
+                        told = error.description
                     self._end_round(handle)
                     await self._pause()
                     refusing.clear()
@@ -132,6 +193,20 @@ class Forwarder:
             if not self._tried.get(handle):
                 self._tried.pop(handle, None)
 
+    async def _park(self, handle: PartitionHandle) -> None:
+        """Wait until an entity is added, or until something comes here, and then as for a retry.
+
+        The announcement of a store that fails again and again must not lead to one attempt after the other.
+        """
+        self._end_round(handle)
+        parked = self._parked[handle] = asyncio.get_running_loop().create_future()
+        try:
+            is_added = await parked
+        finally:
+            del self._parked[handle]
+        if not is_added:
+            await self._pause()
+
     async def _pause(self) -> None:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         timer = self._clock.call_at(
@@ -141,6 +216,39 @@ class Forwarder:
             await over
         finally:
             timer.cancel()
+
+    async def _send_dead_letters(self, handle: PartitionHandle) -> BrokerError | None:
+        """Move the next dead letters into the outbox if their target takes the first one, else return the reason."""
+        description = handle.description
+        if isinstance(description, TopicDescription) or description.forward_dead_letters_to is None:
+            return None
+        if not handle.worker.has_outgoing(handle.queue_id, Home.DEAD_LETTER):
+            return None
+        found = await handle.request(NextDeadLetter)
+        if found is None:
+            return None
+        number, record = found
+        try:
+            target = self._target(handle, (Home.DEAD_LETTER_OUTBOX, number, record))
+            if isinstance(target, PartitionHandle):
+                await self._must_have_room(target, record)
+        except BrokerError as error:
+            if error.condition in WAITED_FOR[Home.DEAD_LETTER_OUTBOX]:
+                return error
+        if await handle.request(partial(SendDeadLetters, MESSAGES_AT_ONCE)):
+            self._again.add(handle)
+        return None
+
+    async def _must_have_room(self, target: PartitionHandle, record: Record) -> None:
+        """Raise BrokerError if the target partition, and no other one, has no room for the message."""
+        message = parse_stored(record.stored)
+        try:
+            await target.request(partial(CheckOperation, Send([message])))
+        except BrokerError as error:
+            is_full = error.condition is Condition.RESOURCE_LIMIT_EXCEEDED
+            has_key = target.entity.partition_for_forwarded(message, record.target_index)[1]
+            if is_full and (has_key or not self._others(target, {})):
+                raise
 
     async def _carry(self, handle: PartitionHandle, refusing: Refusing) -> bool:
         """Forward the next pages; return whether more may follow. Raises BrokerError if messages must wait.
@@ -178,8 +286,11 @@ class Forwarder:
         """
         redirected = False
         for target, group in self._groups(handle, rows).items():
-            if not isinstance(target, PartitionHandle):
+            if isinstance(target, GivenUp):
                 await self._give_up(handle, group, *target)
+                continue
+            if isinstance(target, Waits):
+                await self._give_up(handle, group, None, "")  # back into the dead-letter queue, where they wait
                 continue
             waiting = group
             if target not in blocked:
@@ -187,6 +298,12 @@ class Forwarder:
                 if refused is None:
                     continue
                 error, waiting = refused
+                if error.condition is Condition.RESOURCE_LIMIT_EXCEEDED and target not in refusing:
+                    back = [row for row in waiting if row[0] == Home.DEAD_LETTER_OUTBOX]
+                    await self._give_up(handle, back, None, "")
+                    waiting = [row for row in waiting if row[0] != Home.DEAD_LETTER_OUTBOX]
+                    if back:
+                        blocked.setdefault(target, error)  # not again at once: a store may be full, not the entity
             else:
                 error = blocked[target]
             free = [row for row in waiting if self._is_free(handle, row, target)] if target in refusing else []
@@ -201,9 +318,9 @@ class Forwarder:
         self, handle: PartitionHandle, target: PartitionHandle, group: list[Row], refusing: Refusing
     ) -> tuple[BrokerError, list[Row]] | None:
         """Forward messages to one partition or give them up; return the error, and those that wait or move."""
-        records = [(number, _as_it_arrives(home, record)) for home, number, record in group]
+        records = [(number, _as_it_arrives(handle, home, record)) for home, number, record in group]
         moves = [_moves(handle, row) for row in group]
-        if any(moves) and not all(moves):
+        if (any(moves) and not all(moves)) or len({home for home, _, _ in group}) > 1:
             return await self._hand_over_singly(handle, target, group, refusing)
 
         def ask(reply: Callable[[BrokerError | None], None]) -> StoreForwarded:
@@ -224,8 +341,9 @@ class Forwarder:
             if full and self._is_free(handle, group[0], target) and self._others(target, refusing):
                 refusing[target] = error
                 return error, group
-            if error.condition not in UNDELIVERABLE:
-                if is_known_refusal(error):
+            home = group[0][0]
+            if error.condition not in UNDELIVERABLE or error.condition in WAITED_FOR[home]:
+                if is_known_refusal(error) and error.condition not in WAITED_FOR[home]:
                     refusing[target] = error
                 return error, group
             await self._give_up(handle, group, UNDELIVERABLE[error.condition], error.description)
@@ -269,29 +387,30 @@ class Forwarder:
         await handle.request(partial(Redirect, turns))
         return True
 
-    def _groups(
-        self, handle: PartitionHandle, rows: list[Row]
-    ) -> dict[PartitionHandle | tuple[str | None, str], list[Row]]:
-        """Group rows by their target partition, or by the reason to give them up."""
-        groups: dict[PartitionHandle | tuple[str | None, str], list[Row]] = {}
+    def _groups(self, handle: PartitionHandle, rows: list[Row]) -> dict[PartitionHandle | GivenUp | Waits, list[Row]]:
+        """Group rows by their target partition, or by what becomes of them without one."""
+        groups: dict[PartitionHandle | GivenUp | Waits, list[Row]] = {}
         for row in rows:
-            target: PartitionHandle | tuple[str | None, str]
+            target: PartitionHandle | GivenUp | Waits
             try:
                 target = self._target(handle, row)
             except BrokerError as error:
-                target = (UNDELIVERABLE.get(error.condition, "InvalidOperation"), error.description)
+                if row[0] == Home.DEAD_LETTER_OUTBOX and error.condition in WAITED_FOR[row[0]]:
+                    target = Waits(error.description)
+                else:
+                    target = GivenUp(UNDELIVERABLE.get(error.condition, "InvalidOperation"), error.description)
             except Exception as error:  # for this message alone
                 log.error("message can't be forwarded", entity=handle.path, number=row[1], exc_info=error)
-                target = ("InvalidOperation", "The broker failed to forward the message; see its log.")
+                target = GivenUp("InvalidOperation", "The broker failed to forward the message; see its log.")
             groups.setdefault(target, []).append(row)
         return groups
 
-    def _target(self, handle: PartitionHandle, row: Row) -> PartitionHandle | tuple[str | None, str]:
+    def _target(self, handle: PartitionHandle, row: Row) -> PartitionHandle | GivenUp:
         home, _, record = row
         description = handle.description
         if home == Home.DEAD_LETTER_OUTBOX and record.hops >= handle.bounds.forward_hops_max:
             # Dead-letter queues forward to each other.
-            return service_errors.too_many_hops(handle.bounds.forward_hops_max)
+            return GivenUp(*service_errors.too_many_hops(handle.bounds.forward_hops_max))
         if home == Home.TRANSFER_OUTBOX and record.other_path == SCHEDULED_ELSEWHERE:
             return handle.entity.partitions[record.target_index]
         if home == Home.TRANSFER_OUTBOX:
@@ -305,19 +424,20 @@ class Forwarder:
             if is_moved and home == Home.OUTBOX and isinstance(description, SubscriptionDescription):
                 partitions = handle.entity.partitions  # a rule has changed the copy's key
                 return partitions[record.target_index % len(partitions)]
-            return None, ""  # forwarding was switched off: the message stays
+            return GivenUp(None, "")  # forwarding was switched off: the message stays
         entity = self._find(address)
-        if entity.description.status in SEND_REFUSED:
+        there = entity.description
+        if there.status in CLOSED[home]:
             raise BrokerError(Condition.ENTITY_DISABLED, f"'{entity.path}' takes no messages now.")
-        return entity.partition_for_forwarded(parse_stored(record.stored), record.target_index)[0]
+        message = parse_stored(record.stored)
+        if isinstance(there, QueueDescription) and there.requires_session and message.session_id is None:
+            return GivenUp(*service_errors.REASON_NO_SESSION)  # where it is, and not in the target
+        return entity.partition_for_forwarded(message, record.target_index)[0]
 
     async def _give_up(self, handle: PartitionHandle, group: list[Row], reason: str | None, description: str) -> None:
         for home, number, _ in group:
-            dead_letter = reason
-            if reason is None and home == Home.DEAD_LETTER_OUTBOX:
-                dead_letter = "ForwardDeadLetteredMessagesToRemoved"
             try:
-                await handle.request(partial(Undeliverable, home, number, dead_letter, description))
+                await handle.request(partial(Undeliverable, home, number, reason, description))
             except BrokerError as error:
                 if error.condition is not Condition.INTERNAL_ERROR:
                     raise
@@ -335,13 +455,16 @@ def _moves(handle: PartitionHandle, row: Row) -> bool:
     return home == Home.OUTBOX and isinstance(description, SubscriptionDescription) and description.forward_to is None
 
 
-def _as_it_arrives(home: int, record: Record) -> Record:
+def _as_it_arrives(handle: PartitionHandle, home: int, record: Record) -> Record:
     """Return an outbox record without the fields of its source."""
     match home:
         case Home.TRANSFER_OUTBOX if record.other_path != SCHEDULED_ELSEWHERE:
             record.update(other_path="")  # held the destination
         case Home.DEAD_LETTER_OUTBOX:
-            record.update(enqueued_number=NO_ENQUEUED_NUMBER)  # as in the service
+            # As in the service (parity tests of the JavaScript SDK): a subscription's have their number in the topic.
+            of_subscription = isinstance(handle.description, SubscriptionDescription)
+            number = record.enqueued_number if of_subscription else NO_ENQUEUED_NUMBER
+            record.update(expires_at=0, other_path=listed_name(handle.path), enqueued_number=number)
         case _:
             pass
     return record

@@ -185,6 +185,7 @@ class Namespace:
             self._handles[entry.queue_id, handle.worker.index] = handle
         for watcher in self._watchers:
             watcher(entity)
+        self.forwarder.entity_added()
         return entity
 
     def _receive_quota(self, description: Description) -> ReceiveQuota:

@@ -282,7 +282,7 @@ class EnqueueHandlers:
         elif description.requires_session:
             name = message.session_id
             if name is None or self._sessions is None:
-                self._dead_letter(record, service_errors.REASON_NO_SESSION, step, (state.queue_id, number))
+                self._dead_letter(record, number, service_errors.REASON_NO_SESSION, step, (state.queue_id, number))
             else:
                 self._sessions.add_message(name, number, view, step)
                 state.put_active(record, number, step)
@@ -296,7 +296,7 @@ class EnqueueHandlers:
     ) -> None:
         """Dead-letter a copy after a failed rule; `source`: (topic's queue id, number), `reason`: (it, its text)."""
         record = Record(message.stored(now, None), now, 0, source[1])
-        self._dead_letter(record, reason, step, source)
+        self._dead_letter(record, self._state.rows.new_number(), reason, step, source)
 
     def _publish(
         self,
@@ -409,14 +409,17 @@ class EnqueueHandlers:
         step.touched[state.queue_id] = state.counters
         return False
 
-    def _dead_letter(self, record: Record, reason: tuple[str, str], step: Step, source: tuple[int, int]) -> None:
+    def _dead_letter(
+        self, record: Record, number: int, reason: tuple[str, str], step: Step, source: tuple[int, int]
+    ) -> None:
         properties = {"DeadLetterReason": reason[0], "DeadLetterErrorDescription": reason[1]}
-        self._state.dead_letter_record(record, properties, step, source=source)
+        self._state.dead_letter_record(record, number, properties, step, source=source)
 
     def _to_outbox(self, record: Record, number: int, step: Step, *, forwards: bool) -> None:
         hops_max = self._state.ref.bounds.forward_hops_max
         if forwards and record.hops >= hops_max:
-            self._dead_letter(record, service_errors.too_many_hops(hops_max), step, (self._state.queue_id, number))
+            reason = service_errors.too_many_hops(hops_max)
+            self._dead_letter(record, number, reason, step, (self._state.queue_id, number))
             return
         if forwards:
             step.note(EventKind.FORWARDING, self._state.ref, [number], to=self._state.receivable.forward_to)

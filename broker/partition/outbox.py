@@ -1,10 +1,13 @@
 """The handlers for messages between entities: read and delete outbox rows, store messages of other outboxes (R4, P30).
 
+Dead letters that go on wait in the dead-letter queue, and are in the outbox only while a target is known to take them.
 An outbox row stays until its target has made the message durable. A target stores the highest number that it accepted
 from each outbox, so it stores a repeated message once. Owned by a `Partition`; works on its state.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from ..address import SubQueue
 from ..message.message import Message
@@ -23,9 +26,20 @@ from .records import (
     Record,
     message_key,
 )
-from .requests import DeleteForwarded, ReadOutbox, Redirect, StoreForwarded, Transfer, Undeliverable
+from .requests import (
+    DeleteForwarded,
+    NextDeadLetter,
+    ReadOutbox,
+    Redirect,
+    SendDeadLetters,
+    StoreForwarded,
+    Transfer,
+    Undeliverable,
+)
 from .state import PartitionState
 from .step import Counted, EventKind, Step
+
+SENT_BYTES_MAX: Final = 4 << 20  # of dead letters that one request moves into the outbox
 
 
 class OutboxHandlers:
@@ -109,6 +123,43 @@ class OutboxHandlers:
         rows.sort(key=lambda row: row[1])
         step.effects.append((request.reply, rows[: request.count]))
 
+    def next_dead_letter(self, request: NextDeadLetter, now: int, view: Reader, step: Step) -> None:
+        """Answer with the dead letter that is forwarded next."""
+        del now
+        state = self._state
+        found = state.ready_queues[SubQueue.DEAD_LETTER].first(view, state.average_bytes())
+        step.effects.append((request.reply, None if found is None else (found[0], Record.unpack(found[1]))))
+
+    def send_dead_letters(self, request: SendDeadLetters, now: int, view: Reader, step: Step) -> None:
+        """Move the first dead letters into the outbox, whose numbers ascend, unlike theirs."""
+        del now
+        state, rows = self._state, self._state.rows
+        taken = state.ready_queues[SubQueue.DEAD_LETTER].take(
+            view, request.count, SENT_BYTES_MAX, state.average_bytes()
+        )
+        for number, row in taken:
+            record = Record.unpack(row)
+            rows.remove(Home.DEAD_LETTER, number, len(row), 0, step)
+            record.update(expires_at=number, target_index=state.target_index_of(parse_stored(record.stored)))
+            leaving = rows.new_number()
+            rows.put(Home.DEAD_LETTER_OUTBOX, leaving, record.pack(), step)
+            source = state.queue_id, number
+            step.note(EventKind.FORWARDING, state.ref, [leaving], source=source, to=state.dead_letters_go_to)
+        step.effects.append((request.reply, len(taken)))
+
+    def _dead_letter_returns(self, record: Record, request: Undeliverable, step: Step) -> None:
+        state = self._state
+        number = record.own_number or request.number
+        if not record.own_number:
+            record.update(other_path="")  # of an older release
+        step.note(EventKind.RELEASED, state.ref, [number], source=(state.queue_id, request.number))
+        record.update(expires_at=0, target_index=0)
+        ready_queue, row = state.ready_queues[SubQueue.DEAD_LETTER], record.pack()
+        state.rows.put(Home.DEAD_LETTER, number, row, step)
+        if request.reason is None or state.dead_letters_go_to is None:
+            ready_queue.arrive(number, row)
+            state.announce_ready(ready_queue, step)
+
     def delivered(self, request: DeleteForwarded, now: int, view: Reader, step: Step) -> None:
         """Delete outbox rows that their targets have stored."""
         del now
@@ -135,14 +186,16 @@ class OutboxHandlers:
         step.effects.append((request.reply, None))
 
     def undeliverable(self, request: Undeliverable, now: int, view: Reader, step: Step) -> None:
-        """Dead-letter an outbox message that its target refuses, or make it active here."""
+        """Dead-letter an outbox message that its target refuses, or make it available here."""
         state = self._state
         home = Home(request.home)
         row = view.get(MESSAGES, message_key(state.queue_id, home, request.number))
         if row is not None:
             record = Record.unpack(row)
             state.rows.remove(home, request.number, len(row), 0, step)
-            if request.reason is None:
+            if home is Home.DEAD_LETTER_OUTBOX:
+                self._dead_letter_returns(record, request, step)
+            elif request.reason is None:
                 numbers: list[int | None] = []
                 step.note(EventKind.RELEASED, state.ref, numbers, source=(state.queue_id, request.number))
                 stays = self._enqueue.activate(
@@ -152,14 +205,10 @@ class OutboxHandlers:
             else:
                 transfer = home is Home.TRANSFER_OUTBOX
                 sub_queue = SubQueue.TRANSFER_DEAD_LETTER if transfer else SubQueue.DEAD_LETTER
-                if home is not Home.OUTBOX:
+                if transfer:
                     record.update(other_path="")  # it has not been forwarded
+                record.update(target_index=0)
                 properties = {"DeadLetterReason": request.reason, "DeadLetterErrorDescription": request.description}
-                was_dead = home is Home.DEAD_LETTER_OUTBOX
-                if was_dead:
-                    properties = {}  # it keeps the reason for which it was dead-lettered
                 source = state.queue_id, request.number
-                state.dead_letter_record(
-                    record, properties, step, sub_queue, forward=False, source=source, counts=not was_dead
-                )
+                state.dead_letter_record(record, request.number, properties, step, sub_queue, source=source)
         step.effects.append((request.reply, None))

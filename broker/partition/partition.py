@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from .. import service_errors
+from ..address import SubQueue
 from ..errors import BrokerError
 from ..message.message import Message
 from ..message.stored import without_dead_letter_reason
@@ -49,6 +50,7 @@ from .requests import (
     GetSessionState,
     ListSessions,
     LockMessages,
+    NextDeadLetter,
     Operation,
     Peek,
     ProcessDue,
@@ -65,6 +67,7 @@ from .requests import (
     Resubmit,
     Schedule,
     Send,
+    SendDeadLetters,
     SendRun,
     SetSessionState,
     Settle,
@@ -181,8 +184,10 @@ class Partition:
             self._sessions.announce_held()
 
     def description_changed(self) -> None:
-        """Adapt to a changed description; locks keep their ends."""
+        """Adapt to a changed description; locks keep their ends, and dead letters may have another way to go."""
         self.state.locks.sort()
+        if self.counters.messages[Home.DEAD_LETTER]:
+            self.state.ready_queues[SubQueue.DEAD_LETTER].read_again()
 
     def check_invariants(self, view: Reader) -> None:
         """Assert the class's invariants against `view` (the committed rows)."""
@@ -344,6 +349,8 @@ HANDLERS: Final[dict[type, Callable[[Partition], Handler]]] = {
     ReadOutbox: lambda partition: partition._outbox.read,
     DeleteForwarded: lambda partition: partition._outbox.delivered,
     Redirect: lambda partition: partition._outbox.redirect,
+    NextDeadLetter: lambda partition: partition._outbox.next_dead_letter,
+    SendDeadLetters: lambda partition: partition._outbox.send_dead_letters,
     Undeliverable: lambda partition: partition._outbox.undeliverable,
     Receive: lambda partition: partition._receive.receive,
     ReceiveFromSession: lambda partition: partition._receive.receive_from_session,

@@ -29,6 +29,7 @@ from .step import Selection
 WINDOW_MESSAGES_MAX = 512  # per queue
 WINDOW_BYTES_MAX = 2 << 20  # per queue
 READ_MESSAGES_MAX = 256  # per read of the store
+RETURNED_MAX = 4096  # numbers in memory of messages that came below those that were read; then they are read again
 SELECTION_TESTS_MAX = 1024  # messages that one request tests against a selection
 
 
@@ -68,6 +69,13 @@ class Cursor:
         """A message is available again."""
         if number < self.next_read:  # else it is still to be read
             heapq.heappush(self.returned, number)
+
+    def arrive(self, number: int) -> None:
+        """A message with any number is new."""
+        self.put_back(number)
+        if len(self.returned) > RETURNED_MAX:
+            self.next_read = self.returned[0]
+            self.returned.clear()
 
     def next_rows(self, view: Reader, queue_id: int, home: Home, limit: int) -> list[tuple[int, bytes]]:
         """Return the next rows to test, at most `limit`; `next_read` does not change."""
@@ -170,6 +178,34 @@ class ReadyQueue:
             self._budget.bytes_used += size
             number += 1
             self.next_read = number
+
+    def first(self, view: Reader, average_bytes: int) -> tuple[int, bytes] | None:
+        """The message that `take` returns next (sequence number, row), None if the queue is empty; it stays."""
+        rows = self.take(view, 1, 1, average_bytes)
+        if not rows:
+            return None
+        heapq.heappush(self._returned, rows[0][0])
+        return rows[0]
+
+    def arrive(self, number: int, record: bytes) -> None:
+        """Add a new message with any number, as dead letters have; `record` is its row, which is in the store."""
+        for cursor in self._cursors.values():
+            cursor.arrive(number)
+        if number >= self.next_read:
+            self.extend(number, ((b"", record),))
+        elif len(self._returned) < RETURNED_MAX:
+            heapq.heappush(self._returned, number)
+        else:
+            first = min(number, self._returned[0])
+            self.read_again(first if not self._window else min(first, self._window[0][0]))
+
+    def read_again(self, first: int = 0) -> None:
+        """Read the store again from the number `first` on, below which no message is available."""
+        self.close()
+        self.next_read = first
+        self._returned.clear()
+        self.gone.clear()
+        self.more_in_store = True
 
     def put_back(self, number: int) -> None:
         """Make a received message available again, in its order."""
@@ -311,7 +347,9 @@ class ReadyQueue:
         assert self._window_bytes == sum(len(record) for _, record in self._window)
         assert all(number < self.next_read for number in self._returned)
         assert not set(self._returned) & set(numbers)
-        assert not any(number in self._locked for number in (*numbers, *self._returned))
+        # One that is gone may be locked elsewhere: a dead letter keeps its number.
+        available = {*numbers, *self._returned} - self.gone
+        assert not any(number in self._locked for number in available)
         assert all(number < cursor.next_read for cursor in self._cursors.values() for number in cursor.returned)
 
     def _fits(self, size: int) -> bool:

@@ -66,12 +66,14 @@ class Home(IntEnum):
     TRANSFER_DEAD_LETTER = 5
     TRANSFER_DEAD_LETTER_DEFERRED = 6
     OUTBOX = 7  # on its way to the entity of ForwardTo
-    DEAD_LETTER_OUTBOX = 8  # on its way to the entity of ForwardDeadLetteredMessagesTo
+    DEAD_LETTER_OUTBOX = 8  # from the dead-letter queue on its way to the entity of ForwardDeadLetteredMessagesTo
     TRANSFER_OUTBOX = 9  # on its way to the destination of a transaction that spans entities
 
 
 HOMES = tuple(Home)
 OUTBOXES = (Home.OUTBOX, Home.DEAD_LETTER_OUTBOX, Home.TRANSFER_OUTBOX)
+FORWARDED_FROM = (*OUTBOXES, Home.DEAD_LETTER)
+"""Where the forwarder may find messages: dead letters if their entity forwards them."""
 
 
 class Due(IntEnum):
@@ -185,6 +187,14 @@ class Record:
             self.other_path = other_path
         if target_index is not None:
             self.target_index = target_index
+
+    @property
+    def own_number(self) -> int:
+        """In the outbox of dead letters: the number that the message has in its queue, 0 if it is that in the outbox.
+
+        It stands where others have the end of their time to live: dead letters do not expire.
+        """
+        return self.expires_at
 
     def pack(self) -> bytes:
         """Return the row for the `messages` table."""

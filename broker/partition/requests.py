@@ -421,8 +421,27 @@ class Redirect(WithReply):
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class NextDeadLetter(WithReply):
+    """Look at the next dead letter that may be forwarded; `reply` gets (number, record), None without one."""
+
+    reply: Callable[[tuple[int, Record] | BrokerError | None], None]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class SendDeadLetters(WithReply):
+    """Move up to `count` available dead letters into the outbox; `reply` gets how many."""
+
+    count: int
+    reply: Callable[[int | BrokerError], None]
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Undeliverable(WithReply):
-    """Dead-letter an outbox message that its target refuses; without `reason` make it active here."""
+    """Take a message out of an outbox, because its target refuses it or it is to stay.
+
+    With `reason` it is dead-lettered, without one it becomes active here. A dead letter goes back to its queue; with
+    `reason` it is not forwarded again in this run of the broker, unless the entity is changed.
+    """
 
     home: int
     number: int

@@ -219,6 +219,8 @@ class SettleHandlers:
         group.ready_queue.put_back(lock.number)
         if group.session_lock is None:
             self._state.announce_ready(group.ready_queue, step)
+            if group.home is Home.DEAD_LETTER and self._state.dead_letters_go_to is not None:
+                step.effects.append((self._state.ref.announce_outbox, None))
         else:
             step.effects.append((group.session_lock.announce, None))
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..address import SubQueue, listed_name
+from ..address import SubQueue
 from ..message.message import INSTANT_MS_MAX, Message
-from ..message.stored import parse_stored, with_application_properties
-from ..model.descriptions import TopicDescription
+from ..message.stored import with_application_properties
+from ..model.descriptions import EntityDescription, TopicDescription
 from .locks import Locks, LockSource
 from .ready_queue import Reader, ReadyQueue, WindowBudget
 from .records import (
     COUNTER_MASK,
     DUE,
+    FORWARDED_FROM,
     MESSAGES,
+    OUTBOXES,
     PARTITION_SHIFT,
     RECORD_VERSION,
     SESSION_MESSAGES,
@@ -56,7 +58,6 @@ class PartitionState:
         self.last_activity_at = 0
         self.loaded_count = sum(counters.messages)
         """How many messages there were when the partition came into memory."""
-        self._listed_name = listed_name(ref.path)
         self._next_target = ref.index  # each source partition starts with another target
         self.ready_queues = {
             sub_queue: ReadyQueue(
@@ -156,50 +157,49 @@ class PartitionState:
         step: Step,
         session: int = 0,
     ) -> None:
-        """Move a message to the dead-letter queue; a new number keeps that queue in order of arrival.
-
-        `row` is its stored row, `session` its session's number or 0.
-        """
+        """Move a message to the dead-letter queue; `row` is its stored row, `session` its session's number or 0."""
         record = Record.unpack(row)
         self.remove(home, number, len(row), record.expires_at, session, step)
-        self.dead_letter_record(record, properties, step, source=(self.queue_id, number))
+        self.dead_letter_record(record, number, properties, step, source=(self.queue_id, number))
 
     def dead_letter_record(
         self,
         record: Record,
+        number: int,
         properties: Mapping[str, object],
         step: Step,
         sub_queue: SubQueue = SubQueue.DEAD_LETTER,
         *,
-        forward: bool = True,
         source: tuple[int, int],
-        counts: bool = True,
     ) -> None:
-        """Store a message without a home in `sub_queue`, or in the outbox to ForwardDeadLetteredMessagesTo.
+        """Store a message without a home in `sub_queue`, under the number that it has here.
 
-        `source` is the (queue id, number) that it had before. One that was dead-lettered before does not count again.
+        `source` is the (queue id, number) that it had before. Dead letters that are forwarded wait there, too
+        (`outbox`).
         """
         record.update(expires_at=0, stored=with_application_properties(record.stored, properties))
-        number = self.rows.new_number()
-        description = self.ref.description
-        target = None if isinstance(description, TopicDescription) else description.forward_dead_letters_to
-        if not forward or sub_queue is not SubQueue.DEAD_LETTER:
-            target = None
+        target = self.dead_letters_go_to if sub_queue is SubQueue.DEAD_LETTER else None
         reason, text = properties.get("DeadLetterReason"), properties.get("DeadLetterErrorDescription")
-        if counts:
-            step.count(self.queue_id, Counted.DEAD_LETTERED, detail=str(reason or ""))
+        step.count(self.queue_id, Counted.DEAD_LETTERED, detail=str(reason or ""))
         if step.events is not None:
             step.note(EventKind.DEAD_LETTERED, self.ref, [number], (), source, reason=reason, text=text, to=target)
-        if target is not None:
-            record.update(other_path=self._listed_name, target_index=self.target_index_of(parse_stored(record.stored)))
-            self.rows.put(Home.DEAD_LETTER_OUTBOX, number, record.pack(), step)
-            step.effects.append((self.ref.announce_outbox, None))
-            return
+        self.put_dead_letter(record, number, sub_queue, step)
+
+    @property
+    def dead_letters_go_to(self) -> str | None:
+        """ForwardDeadLetteredMessagesTo, None without."""
+        description = self.ref.description
+        return None if isinstance(description, TopicDescription) else description.forward_dead_letters_to
+
+    def put_dead_letter(self, record: Record, number: int, sub_queue: SubQueue, step: Step) -> None:
+        """Store a dead letter and make it available; wake the forwarder if dead letters go on from here."""
         ready_queue = self.ready_queues[sub_queue]
         row = record.pack()
         self.rows.put(ready_queue.home, number, row, step)
-        ready_queue.append(number, row)
+        ready_queue.arrive(number, row)
         self.announce_ready(ready_queue, step)
+        if sub_queue is SubQueue.DEAD_LETTER and self.dead_letters_go_to is not None:
+            step.effects.append((self.ref.announce_outbox, None))
 
     def expire(self, number: int, row: bytes, session: int, step: Step) -> None:
         """Dead-letter or remove an active message after its time to live."""
@@ -247,6 +247,13 @@ class PartitionState:
         """The average size of a row."""
         stored = sum(self.counters.messages)
         return self.counters.bytes_used // stored if stored else 1
+
+
+def forwarded_from(description: EntityDescription) -> tuple[Home, ...]:
+    """Where the forwarder may find messages of an entity: in outboxes, and dead letters if they go on."""
+    if isinstance(description, TopicDescription) or description.forward_dead_letters_to is None:
+        return OUTBOXES
+    return FORWARDED_FROM
 
 
 def min_ttl(first_ms: int | None, second_ms: int | None) -> int | None:

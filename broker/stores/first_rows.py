@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from ...storage import Store
 from ..model.catalog import UnreadableRowError
-from ..partition.records import DUE, DUE_KEY, OUTBOXES, STATE, STATE_KEY, Counters
+from ..partition.records import DUE, DUE_KEY, FORWARDED_FROM, STATE, STATE_KEY, Counters
 from .timers import FIRST_DUE, LAST_DUE
 
 STATES_MAX: Final = 1 << 24  # more than a store has
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class FirstRows:
-    """The instant of the first due row (Unix ms), None without any; the queue ids with messages in outboxes."""
+    """When the first row is due (Unix ms), None without any; the queue ids with messages that may be forwarded."""
 
     due_at: int | None
     with_outboxes: list[int]
@@ -39,5 +39,5 @@ def first_rows(index: int, store: Store) -> FirstRows:
     due_at = parsed(DUE, first[0], lambda key, _: int(DUE_KEY.unpack(key)[0])) if first else None
     read = [parsed(STATE, row, lambda key, row: (STATE_KEY.unpack(key)[0], Counters.unpack(row))) for row in states]
     return FirstRows(
-        due_at, [queue_id for queue_id, counters in read if any(counters.messages[box] for box in OUTBOXES)]
+        due_at, [queue_id for queue_id, counters in read if any(counters.messages[home] for home in FORWARDED_FROM)]
     )

@@ -19,8 +19,9 @@ from ..address import SubQueue
 from ..clock import Clock
 from ..errors import BrokerError, Condition, UnknownOutcomeError
 from ..partition.partition import Partition
-from ..partition.records import DUE, OUTBOXES, STATE, STATE_KEY, Counters, Home
+from ..partition.records import DUE, STATE, STATE_KEY, Counters, Home
 from ..partition.requests import DeleteRows, ExpireLocks, ProcessDue, Request, SendRun, must_be_retried
+from ..partition.state import forwarded_from
 from ..partition.step import Delays, NoObserver, Observer, PartitionRef, Step
 from .batches import BATCH_BYTES_MAX, Submitted, can_split, halves, next_batch, split_receives
 from .commit_stats import CommitStats
@@ -98,7 +99,7 @@ class Worker:
     # ---- the interface for the broker
 
     def start(self) -> list[int]:
-        """Start the loop and the timers; return the queue ids of partitions with messages in outboxes.
+        """Start the loop and the timers; return the queue ids of partitions with messages that may be forwarded.
 
         Raises UnreadableRowError and StoreError.
         """
@@ -187,7 +188,7 @@ class Worker:
             partition = self._open.by_queue_id.get(ref.queue_id)
             if partition is not None:
                 partition.announce_held()
-            if self.has_outgoing(ref.queue_id):
+            if self.has_outgoing(ref.queue_id, *forwarded_from(ref.description)):
                 ref.announce_outbox(None)
 
     def begin_outage(self, outage: Outage) -> None:
@@ -231,12 +232,12 @@ class Worker:
             return Counters.unpack(view.get(STATE, STATE_KEY.pack(queue_id)), 1 if ref is None else ref.first_counter)
 
     def has_outgoing(self, queue_id: int, *homes: Home) -> bool:
-        """Whether a queue's partition has messages in these outboxes, or in any; True if the store can't be read."""
+        """Whether a queue's partition has messages in these homes; True if the store can't be read."""
         try:
             messages = self.counters(queue_id).messages
         except StoreError:
             return True
-        return any(messages[home] for home in homes or OUTBOXES)
+        return any(messages[home] for home in homes)
 
     def last_activity_at(self, queue_id: int) -> int:
         """The last use of a queue's partition (Unix ms), 0 if unused since the start."""

@@ -193,7 +193,7 @@ class Model:
                     self.items.remove(item)
                     self._arrive(item, now)
                 else:
-                    item.home, item.order, item.reason = Home.TRANSFER_DEAD_LETTER, self._order(), reason
+                    item.home, item.reason = Home.TRANSFER_DEAD_LETTER, reason
                 return
 
     # ---- receiving
@@ -477,4 +477,4 @@ class Model:
             self.items.remove(item)
 
     def _bury(self, item: Item, reason: str | None) -> None:
-        item.home, item.order, item.expires_at, item.reason = Home.DEAD_LETTER, self._order(), 0, reason
+        item.home, item.expires_at, item.reason = Home.DEAD_LETTER, 0, reason

@@ -229,7 +229,7 @@ async def test_a_message_without_session_goes_to_the_dead_letters_of_a_session_s
     broker = topic_broker(clock, sessions, SubscriptionDescription("t", "plain"))
     await send(broker, "t", encoded("a"))
     (dead,) = decoded(await Receiver(broker, "t/Subscriptions/s/$DeadLetterQueue").receive(1))
-    assert dead.properties["DeadLetterReason"] == "Session id is null."
+    assert dead.properties["DeadLetterReason"] == "Session ID is null."
     assert len(await Receiver(broker, "t/Subscriptions/plain").drain()) == 1
 
 
@@ -307,7 +307,7 @@ async def test_dead_letters_are_forwarded_with_their_source(clock: Clock) -> Non
 
 
 async def test_what_cannot_be_forwarded_is_dead_lettered(clock: Clock) -> None:
-    target = QueueDescription("target", status=EntityStatus.SEND_DISABLED)
+    target = QueueDescription("target", status=EntityStatus.DISABLED)
     broker = open_broker(QueueDescription("q", forward_to="target"), target, clock=clock)
     await send(broker, "q", encoded("a"))
     (dead,) = decoded(await Receiver(broker, "q/$DeadLetterQueue").receive(1))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from emubus.broker.api import Home, Outage, OutageKind
+from emubus.broker.api import DeadLetter, Home, Outage, OutageKind
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
@@ -32,7 +31,7 @@ from emubus.storage.contract import upgrade_rows
 from emubus.storage.memory_store import MemoryStore
 
 from .driving import encoded, read
-from .namespace import WAIT_S, Receiver, loop_turns, open_broker, send
+from .namespace import Receiver, loop_turns, open_broker, send
 
 NOW = 1_800_000_000_000
 KEY = AuthorizationRule("k", (Right.MANAGE, Right.SEND, Right.LISTEN), "p", "s")
@@ -247,15 +246,19 @@ async def test_the_size_of_a_topic_is_that_of_all_copies() -> None:
 
 
 async def test_what_two_queues_dead_letter_to_each_other_comes_to_rest() -> None:
-    source = QueueDescription("source", forward_to="there")
-    there = QueueDescription("there", requires_session=True, forward_dead_letters_to="back")
-    back = QueueDescription("back", requires_session=True, forward_dead_letters_to="there")
-    broker = open_broker(source, there, back)
-    await send(broker, "source", encoded())  # without a message session: both refuse it
-    async with asyncio.timeout(WAIT_S):
-        while not (resting := await broker.peek("back/$DeadLetterQueue", 0, 10, 1 << 20)):
-            await loop_turns()
-    assert [read(each).properties["DeadLetterReason"] for each in resting] == ["Session id is null."]
+    there = QueueDescription("there", forward_dead_letters_to="back")
+    back = QueueDescription("back", forward_dead_letters_to="there")
+    clock = Clock(start_at=1_800_000_000_000, frozen=True)
+    broker = open_broker(there, back, clock=clock)
+    await send(broker, "there", encoded())
+    for path in ("there", "back", "there", "back", "there"):
+        receiver = Receiver(broker, path)
+        (delivery,) = await receiver.receive(1)
+        await receiver.settle(delivery, DeadLetter("r", None, {}))
+        await loop_turns(50)
+    (resting,) = await broker.peek("there/$DeadLetterQueue", 0, 10, 1 << 20)
+    assert read(resting).properties["DeadLetterReason"] == "r"
+    assert broker.forwarder.running_count() == 0  # nobody tries it again and again
 
 
 async def test_a_queue_that_forwards_to_itself_dead_letters_after_four_hops() -> None:

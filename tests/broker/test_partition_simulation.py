@@ -560,7 +560,7 @@ def test_a_partition_behaves_like_the_plain_model(seed: int, monkeypatch: pytest
         monkeypatch.setattr(sessions, "IDLE_WINDOW_MAX", 2)
         monkeypatch.setattr(ready_queue, "NUMBERS_READ_MAX", 3)
     simulation = simulated(seed, COMMANDS_PER_SEED)
-    assert min(simulation.found.values()) > COMMANDS_PER_SEED / 400
+    assert min(simulation.found.values()) > 0  # both outcomes of commits that failed
     tidy_up(simulation)
     simulation.check_sessions(exactly=True)
     cleared: list[bool | BrokerError] = []

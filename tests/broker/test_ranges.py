@@ -49,7 +49,7 @@ async def test_locked_and_deferred_messages_count_and_scheduled_ones_do_not() ->
     assert await broker.extents("q") == [Extent(0, 1, 5, 3)]
 
 
-async def test_dead_letters_have_an_extent_of_their_own_in_the_order_of_their_burial() -> None:
+async def test_dead_letters_have_an_extent_of_their_own_in_the_order_of_their_numbers() -> None:
     broker = open_broker(QueueDescription("q"))
     for number in range(3):
         await send(broker, "q", encoded(str(number)))
@@ -57,8 +57,8 @@ async def test_dead_letters_have_an_extent_of_their_own_in_the_order_of_their_bu
     deliveries = await receiver.receive(3)
     for delivery in reversed(deliveries):
         await receiver.settle(delivery, DeadLetter(None, None, {}))
-    assert await broker.extents("q/$DeadLetterQueue") == [Extent(0, 4, 7, 3)]
-    assert bodies(await Receiver(broker, "q/$deadletterqueue").drain()) == ["2", "1", "0"]
+    assert await broker.extents("q/$DeadLetterQueue") == [Extent(0, 1, 4, 3)]
+    assert bodies(await Receiver(broker, "q/$deadletterqueue").drain()) == ["0", "1", "2"]
 
 
 async def test_a_partition_that_cannot_be_reached_has_no_extent() -> None:

@@ -32,6 +32,7 @@ from emubus.broker.partition.requests import (
     Reserve,
     Schedule,
     Send,
+    SendDeadLetters,
     Settle,
     StoreForwarded,
     Undeliverable,
@@ -127,9 +128,11 @@ class Row:
     hops: int = 0
     note: str = ""
     reason: str | None = None
+    own: int = 0
+    """In the outbox of dead letters: its number in the queue."""
 
     def reported(self) -> tuple[object, ...]:
-        return self.name, self.count, self.at, 0, self.origin, self.hops, self.note, self.reason
+        return self.name, self.count, self.at, self.own, self.origin, self.hops, self.note, self.reason
 
 
 @dataclass
@@ -226,13 +229,20 @@ class Model:
             if row.count < DELIVERIES_MAX:
                 return True
             reason = "MaxDeliveryCountExceeded"
-        del here.rows[number]
-        if not isinstance(outcome, Complete):
+        if isinstance(outcome, Complete):
+            del here.rows[number]
+        else:
             row.home, row.reason = Home.DEAD_LETTER, reason
-            if queue_id == BURIES:
-                row.home, row.note = Home.DEAD_LETTER_OUTBOX, SUBSCRIPTIONS[BURIES].name
-            here.rows[here.number()] = row
         return True
+
+    def send_dead_letters(self, queue_id: int, count: int) -> int:
+        here = self.of[queue_id]
+        waiting = here.waiting(Home.DEAD_LETTER)[:count]
+        for number, _ in waiting:
+            row = here.rows.pop(number)
+            row.home, row.own = Home.DEAD_LETTER_OUTBOX, number
+            here.rows[here.number()] = row
+        return len(waiting)
 
     def forwarded(self, source: int, numbers: list[int], now: int) -> None:
         target = self.of[TARGETS[source]]
@@ -252,10 +262,12 @@ class Model:
         row = here.rows.pop(number)
         if queue_id == FORWARDS and reason is None:  # the setting is there, so that it goes back to the outbox
             here.put(Home.OUTBOX, row.name, now, row.origin, hops=row.hops)
+        elif queue_id == FORWARDS:
+            row.home, row.reason = Home.DEAD_LETTER, reason
+            here.rows[number] = row
         else:
-            row.home, row.reason = Home.DEAD_LETTER, reason if queue_id == FORWARDS else row.reason
-            row.note = row.note if queue_id == FORWARDS else ""  # it has not been forwarded
-            here.rows[here.number()] = row
+            here.rows[row.own] = row
+            row.home, row.own = Home.DEAD_LETTER, 0
 
 
 # ---- both together
@@ -406,12 +418,19 @@ class World:
     def carry(self) -> None:
         """What waits in an outbox arrives elsewhere, or can't; as the forwarder does it, step by step."""
         queue_id = self.random.choice((FORWARDS, BURIES))
+        if queue_id == BURIES:
+            count = self.random.choice((1, 2, 5))
+            self.run(
+                queue_id,
+                lambda reply: SendDeadLetters(count, reply),
+                lambda model: model.send_dead_letters(queue_id, count),
+            )
         rows: list[tuple[int, int, Record]] = self.run(queue_id, lambda reply: ReadOutbox(5, reply), lambda _: None)
         waiting = self.model.of[queue_id].waiting(OUTBOXES[queue_id])[:5]
         assert [(number, name_of(record.stored)) for _, number, record in rows] == waiting
         if rows and self.random.random() < self.gives_up:
             home, number, _ = rows[0]
-            reason = self.random.choice(("It is gone.", None)) if queue_id == FORWARDS else "It is gone."
+            reason = self.random.choice(("It is gone.", None)) if queue_id == FORWARDS else None
             self.run(
                 queue_id,
                 lambda reply: Undeliverable(home, number, reason, "", reply),

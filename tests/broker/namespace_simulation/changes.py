@@ -59,7 +59,7 @@ class Changes:
         if not is_possible or not self._is_quiet():
             return
         run.world.broker.administration.create(shape.description())
-        run.model.shapes[shape.path] = shape
+        run.model.create(shape)
 
     def _set_status(self, command: c.SetStatus) -> None:
         run = self._run

@@ -12,7 +12,7 @@ from itertools import chain, pairwise, permutations, product
 from emubus.broker.api import partition_for_key
 from emubus.broker.partition.records import HOMES, OUTBOXES
 
-from .items import ACTIVE, Item, Possibility
+from .items import ACTIVE, NO_SESSION, Item, Possibility
 from .model import Model
 from .searching import search
 from .world import STORES, Mark, Row, World
@@ -370,7 +370,8 @@ def _check_places(model: Model, rows: list[Row], report: Report) -> None:
     for row in rows:
         if row.path not in model.shapes or not model.is_partitioned(row.path) or row.home in OUTBOXES:
             continue
-        if row.reason in NOT_FORWARDED:
+        forwards = model.shapes[row.path].forward_to is not None
+        if row.reason in NOT_FORWARDED or (forwards and row.reason == NO_SESSION):
             continue  # it lies where it could not leave from
         key = row.session if row.session is not None else row.key
         if key is not None and row.number >> 48 != partition_for_key(key, STORES):

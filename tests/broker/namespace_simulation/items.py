@@ -22,7 +22,7 @@ DEFERRED_HOMES = {
 }
 HOPS_MAX = 4
 TOO_MANY_HOPS = "MaxTransferHopCountExceeded"
-NO_SESSION = "Session id is null."
+NO_SESSION = "Session ID is null."
 TOO_MANY_DELIVERIES = "MaxDeliveryCountExceeded"
 EXPIRED = "TTLExpiredException"
 BY_CLIENT = "by the client"

@@ -160,7 +160,7 @@ class Model:
         """A message of a transaction leaves for another entity, or stays where it can't leave from."""
         self._rank += 1
         item = self._item(path, spec).but(id=spec.id or given_id(spec.label), rank=0, is_calm=False)
-        reason = self._obstacle(path)
+        reason = self._obstacle(item, path, ("Disabled", "SendDisabled"))
         if reason is None:
             self._put(self._possibilities([item.but(path=path, home=UNDER_WAY, hops=1)]))
         else:
@@ -271,7 +271,7 @@ class Model:
             if item.hops >= HOPS_MAX:
                 return self.bury(item, TOO_MANY_HOPS)
             return self._forwarded(item, shape.forward_to)
-        if shape.sessions and item.session is None:
+        if shape.sessions and item.session is None:  # a copy of a topic
             return self.bury(item, NO_SESSION)
         if item.ttl_ms is not None:
             earliest = (self.now if self.calm else self.rested_at) + item.ttl_ms
@@ -282,22 +282,39 @@ class Model:
         return [item]
 
     def _forwarded(self, item: Item, target: str, *, buried: bool = False) -> list[Item]:
-        """A message goes from its entity to `target`, or becomes a dead letter of its entity if it can't."""
-        reason = self._obstacle(target)
+        """A message goes from its entity to `target`; if it can't, it becomes a dead letter there, or stays one."""
+        reason = self._obstacle(item, target, () if buried else ("Disabled",))
         if reason is not None:
-            return self.bury(item, item.reason if buried else reason, forward=False)
+            return [item] if buried else self.bury(item, reason)
         there = item.but(path=target, home=UNDER_WAY, hops=item.hops + 1)
         return [there.but(expires=(NEVER, NEVER), lock_until=0)]
 
-    def _obstacle(self, target: str) -> str | None:
+    def _obstacle(self, item: Item, target: str, closed: tuple[str, ...]) -> str | None:
+        """Why `target` does not take a message (docs/reference/waiting.md); `closed`: with which status."""
         shape = self.shapes.get(target)
         if shape is None:
             return "MessagingEntityNotFound"
-        if shape.status in ("Disabled", "SendDisabled"):
+        if shape.status in closed:
             return "MessagingEntityDisabled"
+        if shape.kind == QUEUE and shape.sessions and item.session is None:
+            return NO_SESSION
         return None  # that a SessionId equals the PartitionKey is a rule for senders only
 
-    def bury(self, item: Item, reason: str | None, *, forward: bool = True) -> list[Item]:
+    def create(self, shape: Shape) -> None:
+        """An entity is there; dead letters that waited for it go there."""
+        self.shapes[shape.path] = shape
+        waiting = [
+            item
+            for item in self.all()
+            if item.home == DEAD_LETTER and self.shapes[item.path].forward_dead_letters_to == shape.path
+        ]
+        for item in waiting:
+            if item.hops < HOPS_MAX and self._obstacle(item, shape.path, ()) is None:
+                moved = self._possibilities(self._forwarded(item, shape.path, buried=True), source=item)
+                self.remove(item)
+                self._put(moved)
+
+    def bury(self, item: Item, reason: str | None) -> list[Item]:
         """A message becomes a dead letter, where it is or where dead letters go."""
         shape = self.shapes[item.path]
         item = item.but(
@@ -311,7 +328,7 @@ class Model:
             rank=0,
         )
         target = shape.forward_dead_letters_to
-        if not forward or target is None:
+        if target is None:
             return [item]
         if item.hops >= HOPS_MAX:
             return [item]
