@@ -289,7 +289,7 @@ def _arriving() -> Iterator[Observer]:
 def _sessions() -> Iterator[Observer]:
     for first in (LOCK, DELETE):
         observer = Observer(replace(QUEUE, requires_session=True)).sent(group_id="s")
-        grant = observer.ask(AcceptSession, "s", _ignore, _ignore).deliveries[0].grant
+        grant = observer.ask(AcceptSession, "s", _ignore, _ignore, _ignore).deliveries[0].grant
         observer.ask(ReceiveFromSession, grant, 1, first)
         observer.run(ReleaseSession(grant))
         yield observer

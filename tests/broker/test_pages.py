@@ -239,7 +239,7 @@ async def test_a_scheduled_message_behind_one_with_its_id_is_dropped(clock: Cloc
 
 
 async def test_what_was_dead_lettered_for_its_target_stays_when_that_takes_messages_again(clock: Clock) -> None:
-    target = QueueDescription("target", status=EntityStatus.SEND_DISABLED)
+    target = QueueDescription("target", status=EntityStatus.DISABLED)
     broker = open_broker(QueueDescription("q", forward_to="target"), target, clock=clock)
     await send(broker, "q", encoded("a"))
     await settled_down()
