@@ -163,7 +163,8 @@ class Administration:
         for violation in rule_violations(rule, self._namespace.limits):
             raise BrokerError(Condition.ARGUMENT_ERROR, str(violation))
         check_rule(rule, self._namespace.limits)
-        if any(entity_key(known.name) == entity_key(rule.name) for known in description.rules):
+        key = entity_key(rule.name)
+        if any(entity_key(known.name) == key for known in description.rules):
             raise service_errors.already_exists(self._namespace.namespace, f"{path}/Rules/{rule.name}")
         self._set_rules(entity, description, (*description.rules, rule))
 

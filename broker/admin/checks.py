@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import service_errors
 from ..entities.entity import Entity
 from ..entities.namespace import Namespace
-from ..entities.topic import count_filters
+from ..entities.topic import count_filters, growth_bytes, rules_of
 from ..errors import BrokerError, Condition
 from ..model.catalog import Description, path_of
 from ..model.descriptions import (
@@ -94,6 +94,13 @@ class Checks:
             after = count_filters(description, kind)
             if after > before:
                 _refuse_above(routing.filter_count(kind) - before + after, count_max, name, limits.profile)
+        growth = growth_bytes(() if entity is None else rules_of(entity.description), description.rules)
+        if growth > 0 and routing.rule_bytes + growth > limits.rule_bytes_per_topic_max:
+            raise BrokerError(
+                Condition.RESOURCE_LIMIT_EXCEEDED,
+                f"The rules of the topic '{description.topic_name}' would take {routing.rule_bytes + growth} bytes; at "
+                f"most {limits.rule_bytes_per_topic_max} are allowed. Remove rules, or shorten their values.",
+            )
 
     def all_stores_work(self) -> None:
         """Raise BrokerError unless all stores work: a change must reach every partition (P17)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
+from operator import is_
 from typing import cast
 
 from ..message.message import Message
@@ -18,6 +19,7 @@ from ..model.descriptions import (
     SubscriptionDescription,
     TopicDescription,
 )
+from ..model.validation import rule_bytes
 from ..partition.records import ByteTotal
 from ..partition.step import PartitionRef, RoutedMessage
 from ..rules import Match, MessageContext, RuleIndex
@@ -39,7 +41,22 @@ def rules_of(description: Description) -> Sequence[RuleDescription]:
 
 def count_filters(description: Description, kind: CountedFilter) -> int:
     """Count the rules of a subscription with a filter of that kind."""
-    return sum(type(rule.filter) is kind for rule in rules_of(description))
+    return [type(rule.filter) for rule in rules_of(description)].count(kind)
+
+
+def growth_bytes(before: Sequence[RuleDescription], after: Sequence[RuleDescription]) -> int:
+    """How many bytes more rules have after a change, which leaves the others the same objects."""
+    start = _same_count(before, after)
+    before, after = before[start:], after[start:]
+    known, wanted = set(map(id, before)), set(map(id, after))
+    added = sum(rule_bytes(rule) for rule in after if id(rule) not in known)
+    return added - sum(rule_bytes(rule) for rule in before if id(rule) not in wanted)
+
+
+def _same_count(before: Sequence[RuleDescription], after: Sequence[RuleDescription]) -> int:
+    """How many of the first rules are the same objects: nearly all of thousands, when one is added."""
+    same = list(map(is_, before, after))
+    return same.index(False) if False in same else len(same)
 
 
 class TopicSubscriptions:
@@ -52,6 +69,9 @@ class TopicSubscriptions:
         self._entities: dict[str, Entity] = {}
         self._copies_max: int | None = None  # None: not counted yet
         self._rules: dict[str, Sequence[RuleDescription]] | None = None  # None: not gathered yet
+        self.rule_bytes = 0
+        """The size of the rules of all subscriptions."""
+        self._present: dict[str, Sequence[RuleDescription]] = {}
         self._change_count = 0
         self._used_changes: dict[str, int] = {}
         """The newest change of rules that is in use, by subscription."""
@@ -64,6 +84,7 @@ class TopicSubscriptions:
         self._entities[key] = subscription
         subscription.use_totals(self._topic.totals)
         self._index.put_subscription(key, description.rules)
+        self._count_bytes(key, description.rules)
         self._copies_max = self._rules = None
 
     def change_rules(
@@ -71,10 +92,16 @@ class TopicSubscriptions:
     ) -> None:
         """Change the rules of a subscription: at once, unless `holds(path, use)` says that it calls `use()` later."""
         self._change_count += 1
+        self._count_bytes(subscription.description.name.lower(), rules)
         self._copies_max = self._rules = None
         use = partial(self._use_rules, subscription, rules, self._change_count)
         if holds is None or not holds(subscription.path, use):
             use()
+
+    def _count_bytes(self, key: str, rules: Sequence[RuleDescription]) -> None:
+        self.rule_bytes += growth_bytes(self._present.pop(key, ()), rules)
+        if rules:
+            self._present[key] = rules
 
     def _use_rules(self, subscription: Entity, rules: Sequence[RuleDescription], change: int) -> None:
         """Messages meet these rules from now on, unless newer ones are in use or the subscription has gone."""
@@ -91,6 +118,7 @@ class TopicSubscriptions:
         assert isinstance(description, SubscriptionDescription)
         key = description.name.lower()
         self._entities.pop(key, None)
+        self._count_bytes(key, ())
         self._used_changes.pop(key, None)
         subscription.use_totals(())
         for handle in subscription.partitions:

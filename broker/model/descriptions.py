@@ -251,6 +251,8 @@ def with_instants(
 
     def with_instant(rule: RuleDescription) -> RuleDescription:
         old = before.get(rule.name)
+        if old is rule:
+            return rule
         is_kept = old is not None and is_same(old, rule)
         return old if old is not None and is_kept else replace(rule, created_at=now)
 

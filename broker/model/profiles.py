@@ -107,6 +107,7 @@ class Limits:
     subscriptions_per_topic_max: int = 2_000
     sql_filters_per_topic_max: int = 2_000
     correlation_filters_per_topic_max: int = 100_000
+    rule_bytes_per_topic_max: int = 32 * 1024 * KIB  # ours: they are kept in memory, and a client may add them
     connections_max: int = 5_000
     receives_per_entity_max: int = 5_000
     messages_per_transaction_max: int = 100

@@ -134,24 +134,36 @@ def _of_rule(rule: RuleDescription, limits: Limits) -> Iterator[Violation]:
     yield from _rule_size(rule, limits)
 
 
-def _rule_size(rule: RuleDescription, limits: Limits) -> Iterator[Violation]:
-    """Check the total size of a rule: compiling and storing it cost in proportion."""
+def rule_bytes(rule: RuleDescription) -> int:
+    """The size of a rule: all its texts, names and values."""
     own = rule.filter
-    parts: list[tuple[str, Mapping[str, PropertyValue]]] = [("ActionParameters", rule.action_parameters)]
     texts: list[str | None] = [rule.name, rule.action]
     if isinstance(own, CorrelationFilter):
-        parts.append(("Properties", own.properties))
         texts += (own.content_type, own.correlation_id, own.label, own.message_id)
         texts += (own.reply_to, own.reply_to_session_id, own.session_id, own.to)
     elif isinstance(own, SqlFilter):
-        parts.append(("Parameters", own.parameters))
         texts.append(own.expression)
-    for label, given in parts:
+    for _, given in _rule_values(rule):
+        texts += given
+        texts += map(_value_text, given.values())
+    return sum(len(text.encode(errors="surrogatepass")) for text in texts if text is not None)
+
+
+def _rule_values(rule: RuleDescription) -> Iterator[tuple[str, Mapping[str, PropertyValue]]]:
+    yield "ActionParameters", rule.action_parameters
+    if isinstance(rule.filter, CorrelationFilter):
+        yield "Properties", rule.filter.properties
+    elif isinstance(rule.filter, SqlFilter):
+        yield "Parameters", rule.filter.parameters
+
+
+def _rule_size(rule: RuleDescription, limits: Limits) -> Iterator[Violation]:
+    """Check the total size of a rule: compiling and storing it cost in proportion."""
+    own = rule.filter
+    for label, given in _rule_values(rule):
         if len(given) > limits.rule_properties_max:
             yield Violation(label, f"{len(given)} entries long", f"at most {limits.rule_properties_max}")
-        texts += (name for name in given)
-        texts += (_value_text(value) for value in given.values())
-    size_bytes = sum(len(text.encode(errors="surrogatepass")) for text in texts if text is not None)
+    size_bytes = rule_bytes(rule)
     if size_bytes > limits.rule_bytes_max:
         yield Violation("The rule", f"{size_bytes} bytes in all", f"at most {limits.rule_bytes_max}; use several rules")
     for label, text in (("SqlExpression", getattr(own, "expression", None)), ("Action", rule.action)):

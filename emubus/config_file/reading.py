@@ -42,6 +42,7 @@ from ..broker.model.validation import (
     Violation,
     forwards_to_itself,
     queue_violations,
+    rule_bytes,
     rule_violations,
     subscription_violations,
     topic_violations,
@@ -189,11 +190,13 @@ class _Reader:
         subscriptions = list(found.values())
         refuse_duplicates(found, [each.name for each in subscriptions], "subscription of this topic")
         self.at_most(cursor, len(subscriptions), self.limits.subscriptions_per_topic_max, "subscriptions")
-        filters = [rule.filter for subscription in subscriptions for rule in subscription.rules]
+        rules = [rule for subscription in subscriptions for rule in subscription.rules]
+        filters = [rule.filter for rule in rules]
         sql_count = sum(isinstance(each, SqlFilter) for each in filters)
         self.at_most(cursor, sql_count, self.limits.sql_filters_per_topic_max, "SQL filters")
         correlation_count = sum(isinstance(each, CorrelationFilter) for each in filters)
         self.at_most(cursor, correlation_count, self.limits.correlation_filters_per_topic_max, "correlation filters")
+        self.at_most(cursor, sum(map(rule_bytes, rules)), self.limits.rule_bytes_per_topic_max, "bytes of rules")
         return topic, subscriptions
 
     def subscription(self, cursor: Cursor, topic_name: str) -> SubscriptionDescription:

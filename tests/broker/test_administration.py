@@ -421,3 +421,25 @@ async def test_a_change_of_the_keys_of_an_entity_is_told_and_no_other_change(clo
     ):
         broker.administration.update(changed)
     assert seen == [["1"], ["2"], []]
+
+
+async def test_the_bytes_of_a_topics_rules_are_counted_over_its_subscriptions_and_come_back(clock: Clock) -> None:
+    admin = broker_within(small(rule_bytes_per_topic_max=1_100), clock).administration
+    admin.create(TOPIC)
+    for name in ("one", "two"):
+        admin.create(SubscriptionDescription("t", name))
+
+    def rule(name: str) -> RuleDescription:
+        return RuleDescription(name, CorrelationFilter(properties={"a": "v" * 500}))
+
+    admin.add_rule("t/Subscriptions/one", rule("r1"))
+    admin.add_rule("t/Subscriptions/two", rule("r1"))
+    for path in ("t/Subscriptions/one", "t/Subscriptions/two"):
+        with pytest.raises(BrokerError, match="at most 1100 are allowed") as caught:
+            admin.add_rule(path, rule("r2"))
+        assert caught.value.condition is Condition.RESOURCE_LIMIT_EXCEEDED
+    admin.remove_rule("t/Subscriptions/one", "r1")
+    admin.add_rule("t/Subscriptions/two", rule("r2"))
+    admin.delete("t/Subscriptions/two")
+    admin.add_rule("t/Subscriptions/one", rule("r3"))
+    admin.add_rule("t/Subscriptions/one", rule("r4"))

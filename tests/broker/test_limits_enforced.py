@@ -129,6 +129,7 @@ CASES: dict[str, tuple[dict[str, Any], Work]] = {
     "sub_entity_name_length_max": ({"sub_entity_name_length_max": 3}, subscribing()),
     "rule_tokens_max": ({"rule_tokens_max": 2}, subscribing(RULE)),
     "rule_properties_max": ({"rule_properties_max": 0}, subscribing(replace(RULE, filter=BY_PROPERTY, action=None))),
+    "rule_bytes_per_topic_max": ({"rule_bytes_per_topic_max": 3}, subscribing(RULE)),
     "rule_bytes_max": ({"rule_bytes_max": 3}, subscribing(replace(RULE, filter=BY_PROPERTY, action=None))),
     "messages_per_transaction_max": ({"messages_per_transaction_max": 1}, in_a_transaction),
     "action_statements_max": ({"action_statements_max": 1}, subscribing(RULE)),
