@@ -35,6 +35,7 @@ ANSWERS: Final[Mapping[Condition, Answer]] = {
     Condition.CONNECTION_FORCED: _BUSY,
     Condition.CONTAINER_CLOSE: _BUSY,
     Condition.DECODE_ERROR: _BAD,
+    Condition.FRAMING_ERROR: _BAD,
     Condition.DETACH_FORCED: _BUSY,
     Condition.ENTITY_ALREADY_EXISTS: Answer(409, 40900, 409),
     Condition.ENTITY_DISABLED: Answer(403, 40301, 403),

@@ -40,6 +40,7 @@ STATUS: Final[Mapping[Condition, int]] = {
     Condition.ARGUMENT_ERROR: 400,
     Condition.ARGUMENT_OUT_OF_RANGE: 400,
     Condition.DECODE_ERROR: 400,
+    Condition.FRAMING_ERROR: 400,
     Condition.ENTITY_ALREADY_EXISTS: 409,
     Condition.ENTITY_DISABLED: 409,
     Condition.INVALID_FIELD: 400,
