@@ -145,22 +145,29 @@ def _descriptor(data: bytes, pos: int) -> tuple[int, int]:
 
 _BINARY_CONSTRUCTORS: Final = _BINARY[:1], _BINARY[1:]
 _ULONG_DATA: Final = b"\x00\x80" + bytes(7) + b"\x75"
-_DATA_DESCRIPTORS: Final = b"\x00\x53\x75", _ULONG_DATA, b"\x00\xa3", b"\x00\xb3"
-"""How a data section may begin: a small ulong, a ulong, and symbols, short and long."""
-FEW_SECTIONS: Final = 100
-"""Below this count of constructors their number is exact enough."""
+CONSTRUCTORS_MAX: Final = 4_500
+"""So many bytes that may begin a binary are counted before the sections themselves are."""
 
 
 def data_sections_max(data: bytes) -> int:
-    """Return a number that `data` has no more data sections than; reads none of them.
+    """Return a number that `data` has no more data sections than.
 
-    Each data section begins with one of few descriptors and has a constructor of a binary: the rarer of both counts,
-    so that a body which is full of one of them seems no batch of many messages. Counting 1 MB takes 0.3 ms.
+    Each data section has a constructor of a binary, whatever form its descriptor has: to look for that byte takes a
+    fifth of the time of reading a batch of 100 messages of 1 KB, less than to look for three descriptors. Where there
+    are `CONSTRUCTORS_MAX` of them, the sections are read: bodies may be full of such bytes.
     """
-    constructors = sum(map(data.count, _BINARY_CONSTRUCTORS))
-    if constructors < FEW_SECTIONS:
-        return constructors
-    return min(constructors, sum(map(data.count, _DATA_DESCRIPTORS)))
+    found = 0
+    for constructor in _BINARY_CONSTRUCTORS:
+        at = data.find(constructor)
+        while at >= 0:
+            found += 1
+            if found == CONSTRUCTORS_MAX:
+                try:
+                    return len(data_sections(data))
+                except DecodeError:
+                    return found  # the batch will be refused
+            at = data.find(constructor, at + 1)
+    return found
 
 
 def data_sections(data: bytes) -> list[bytes]:
