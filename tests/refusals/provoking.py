@@ -220,6 +220,10 @@ NAME = "a subscription that there is not"
 PROVOKE[NAME, L] = lambda world: world.receiver_refused("t/Subscriptions/none")
 PROVOKE[NAME, R] = rest_receive("t/subscriptions/none")
 
+PROVOKE["a subscription of a topic that there is not, for receivers", L] = lambda world: world.receiver_refused(
+    "nothing/Subscriptions/s"
+)
+
 NAME = "a queue with status ReceiveDisabled"
 PROVOKE[NAME, L] = with_status(EntityStatus.RECEIVE_DISABLED, lambda world: world.receiver_refused("q"))
 PROVOKE[NAME, R] = with_status(EntityStatus.RECEIVE_DISABLED, rest_receive("q"))
@@ -646,6 +650,15 @@ def create(path: str, kind: str, *, update: bool = False, **elements: object) ->
     return lambda world: world.create(path, f"<{kind}Description>{inner}</{kind}Description>", update=update)
 
 
+PROVOKE["an update of a queue that there is not", A] = create("/nothing", "Queue", update=True)
+PROVOKE["a deletion of a queue that there is not", A] = lambda world: world.atom("DELETE", "/nothing")
+PROVOKE["subscriptions of a topic that there is not", A] = lambda world: world.atom("GET", "/nothing/Subscriptions")
+FILTER = "/$Resources/queues?$filter="
+PROVOKE["a filter of a list that can't be parsed", A] = lambda world: world.atom("GET", f"{FILTER}path%20=%20'x'")
+PROVOKE["a filter of a list with another property", A] = lambda world: world.atom("GET", f"{FILTER}name%20eq%20'x'")
+PROVOKE["a ForwardTo in another namespace", A] = create(
+    "/new", "Queue", ForwardTo="sb://other.servicebus.windows.net/q"
+)
 PROVOKE["a ForwardTo that leads nowhere", A] = create("/new", "Queue", ForwardTo="nowhere")
 PROVOKE["a ForwardDeadLetteredMessagesTo that leads nowhere", A] = create(
     "/new", "Queue", ForwardDeadLetteredMessagesTo="nowhere"

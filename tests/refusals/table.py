@@ -111,6 +111,7 @@ SENDING: Final = (
         ""
         ""
         ""
+        ""
         "enabled.LogicalPartitionId:{number}::PartitionKey:{key}::SessionId:{session}::MessageId:{id}::ViaPartitionKey:::",
         "azure-service-bus 103; azure-sdk-for-python 21955; AspNetCore.Diagnostics.HealthChecks 248, 255",
         {B: None, N: 400, R: 400},
@@ -183,6 +184,13 @@ RECEIVING: Final = (
         f"The messaging entity '{{namespace}}:Topic:{{topic}}|{{subscription}}' could not be found. {MORE}",
         "azure-sdk-for-net 7907",
         {L: None, R: 410},
+    ),
+    Row(
+        "a subscription of a topic that there is not, for receivers",
+        NOT_FOUND,
+        f"The messaging entity 'sb://{{host}}/{{topic}}/Subscriptions/{{subscription}}' could not be found. {MORE}",
+        "live tests of azure-sdk-for-js (serviceBusClient)",
+        {L: None},
     ),
     Row(
         "a queue with status ReceiveDisabled",
@@ -539,6 +547,50 @@ CONNECTIONS: Final = (
 
 DESCRIPTIONS: Final = (
     Row(
+        "an update of a queue that there is not",
+        "",
+        "The Operation doesn't exist.",
+        "docs: service-bus-resource-manager-exceptions",
+        {A: 404},
+    ),
+    Row(
+        "a deletion of a queue that there is not",
+        "",
+        "No service is hosted at the specified address.",
+        "live tests of azure-sdk-for-js (atomManagement)",
+        {A: 404},
+    ),
+    Row(
+        "subscriptions of a topic that there is not",
+        "",
+        "Entity '{namespace}:Topic:{topic}' was not found.",
+        "docs: service-bus-resource-manager-exceptions",
+        {A: 404},
+    ),
+    Row(
+        "a filter of a list that can't be parsed",
+        "",
+        "Invalid Filter. There was an error parsing the filter expression. [Token line=1, column={column}, Token in "
+        "error= {token}, Additional details= {problem}]*",
+        "azure-service-bus 15",
+        {A: 400},
+    ),
+    Row(
+        "a filter of a list with another property",
+        "",
+        "Invalid Filter. The specified property '{name}' does not exist or is not allowed.\nParameter name: "
+        "propertyName*",
+        "ServiceBusExplorer 571",
+        {A: 400},
+    ),
+    Row(
+        "a ForwardTo in another namespace",
+        "",
+        "The auto forwarding destination entity '{entity}' does not exist.*",
+        "azure-service-bus 203 (of a missing entity)",
+        {A: 400},
+    ),
+    Row(
         "a ForwardTo that leads nowhere",
         "",
         "The auto forwarding destination entity '{entity}' does not exist.*",
@@ -821,13 +873,6 @@ LEFT_OUT: Final = (
         "Sub code=50004. The request was terminated because the namespace {namespace} is being throttled.",
         MANAGER_PAGE,
         left_out="the condition throttle-admin has the words of the newer page",
-    ),
-    Row(
-        "an operation that there is not",
-        "",
-        "Not Found. The Operation doesn't exist.",
-        MANAGER_PAGE,
-        left_out=RESOURCE_MANAGER,
     ),
     Row(
         "a policy of the namespace without body",
