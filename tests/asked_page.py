@@ -42,7 +42,7 @@ def title(row: Asked) -> str:
     """The heading under which a row stands."""
     if row.talk == "plain":
         return TITLES[row.where]
-    return {"a dead letter": "`com.microsoft:update-disposition`"}.get(
+    return {"a dead letter": "`com.microsoft:update-disposition`", "Premium": "On a Premium namespace"}.get(
         row.talk, f"`{row.talk}`" if row.talk[0] in "$c" else row.talk.capitalize()
     )
 

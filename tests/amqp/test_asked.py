@@ -262,9 +262,9 @@ async def opened(
 # ---- the conversations
 
 
-async def plain(row: Asked | None) -> list[object]:
+async def plain(row: Asked | None, profile: Profile = Profile.STANDARD) -> list[object]:
     """Two messages are sent, received, and one is completed; twenty seconds pass; link, session and connection end."""
-    async with opened(row) as talk:
+    async with opened(row, profile=profile) as talk:
         talk.open()
         window = Uint(5_000)
         talk.performative("begin", "begin", next_outgoing_id=Uint(0), incoming_window=window, outgoing_window=window)
@@ -445,6 +445,7 @@ REQUESTS: Final[dict[str, tuple[str, dict[str, object]]]] = {
 }
 TALKS: Final[dict[str, Callable[[Asked | None], Awaitable[list[object]]]]] = {
     "plain": plain,
+    "Premium": partial(plain, profile=Profile.PREMIUM),
     "session": partial(in_session, wanted={SESSION: "a"}),
     "shared session": partial(
         in_session, wanted={SHARED: Described(Ulong(0x137000000E), ["a", None])}, profile=Profile.PREMIUM
