@@ -145,3 +145,7 @@ class Limits:
 
     outgoing_slice_max: int = 1_000
     """Deliveries that the broker may hand to one link before it is asked again."""
+
+    own_operations: bool = True
+    """Whether `$management` answers operations that the service does not have (`emubus:…`). Without them the Spark
+    source reads emubus as it reads the service."""

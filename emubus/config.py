@@ -118,6 +118,8 @@ class Config:
     seed: int = 0
     story: bool = False
     """Whether events of messages are kept from the start."""
+    service_only: bool = False
+    """Whether `$management` answers the service's operations only."""
     otlp: str | None = None
     """The OpenTelemetry collector that gets traces and metrics."""
     notes: tuple[str, ...] = ()
@@ -289,6 +291,14 @@ OPTIONS: Final[tuple[Option[object], ...]] = (
     ),
     Option("conditions", names, "NAME,…", "conditions at the start (docs/CONDITIONS.md); --seed"),
     Option("story", switch, "yes|no", "keep the events of messages, for emubus trace", is_switch=True),
+    Option(
+        "service_only",
+        switch,
+        "yes|no",
+        "answer no operation of $management that the service does not have, as for the Spark source",
+        is_switch=True,
+        is_hidden=True,
+    ),
     OTLP,
     Option("seed", whole, "N", "with --conditions: the seed of their chance (0)", "0", is_hidden=True),
     Option(
@@ -350,6 +360,7 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
         conditions=values.maybe("conditions", tuple) or (),
         seed=values.of("seed", int),
         story=bool(values["story"]),
+        service_only=bool(values["service_only"]),
         otlp=values.maybe("otlp", str),
         notes=(*_notes(variables), *map(str, found.warnings)),
     )

@@ -21,6 +21,7 @@ import uvloop
 
 from . import __version__
 from .amqp import AmqpServer
+from .amqp.limits import Limits as WireLimits
 from .broker.access import Access
 from .broker.admin.folder_view import DataFolderError
 from .broker.api import TABLES
@@ -208,6 +209,7 @@ class Server:
             self._broker,
             access,
             self.clock,
+            limits=WireLimits(own_operations=not config.service_only),
             connections_max=limits.connections_max,
             jms_refusal=None if limits.jms else jms_not_supported(partitioned=partitioned),
         )

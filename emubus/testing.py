@@ -106,8 +106,8 @@ class EmubusServer(ConditionVerbs):
 
     Without `data_dir` it keeps everything in memory. `keys` are valid besides the root key. With `tls_dir` its ports
     also accept TLS, with a certificate of the development CA in that folder (made the first time). A Premium namespace
-    is partitioned with `premium_partitions`. `otlp` is the URL of an OpenTelemetry collector. The clock shows the
-    machine's time until `advance` moves it.
+    is partitioned with `premium_partitions`. `otlp` is the URL of an OpenTelemetry collector. With `service_only`
+    emubus's own operations are not known. The clock shows the machine's time until `advance` moves it.
     """
 
     def __init__(
@@ -123,6 +123,7 @@ class EmubusServer(ConditionVerbs):
         keys: Sequence[SharedKey] = (),
         tls_dir: Path | None = None,
         otlp: str | None = None,
+        service_only: bool = False,
     ) -> None:
         if entities and config_file is not None:
             raise ValueError(f"give either entities or a config_file, not both; config_file is {config_file}")
@@ -137,6 +138,7 @@ class EmubusServer(ConditionVerbs):
             data_dir=data_dir,
             durability=durability or (Durability.NONE if data_dir is None else Durability.FULL),
             otlp=otlp,
+            service_only=service_only,
             tls=Tls.OFF if tls_dir is None else Tls.DEV,
             tls_dir=base.tls_dir if tls_dir is None else tls_dir,
         )

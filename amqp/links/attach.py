@@ -231,7 +231,8 @@ def _make_management_link(factory: LinkFactory, pointer: Pointer, request: Attac
         def require(right: Right) -> None:
             context.claims.require(Need(path, (right,)))
 
-        return management_answer(context.broker, path, require, context.tracker, context.past_links)
+        own = context.limits.own_operations
+        return management_answer(context.broker, path, require, context.tracker, context.past_links, own_operations=own)
 
     return _make_node_link(factory, pointer, request, path.lower(), make_answer)
 

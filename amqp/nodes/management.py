@@ -101,19 +101,29 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "emubus:delete-deferred-messages": Operation(partitions.delete_deferred_messages, Right.LISTEN, REFUSED),
 }
 
+OF_THE_SERVICE: Final = {name: row for name, row in OPERATIONS.items() if not name.startswith("emubus:")}
+
 
 def management_answer(
-    broker: Broker, address: str, require: Callable[[Right], None], tracker: Tracker, past_links: PastLinks
+    broker: Broker,
+    address: str,
+    require: Callable[[Right], None],
+    tracker: Tracker,
+    past_links: PastLinks,
+    *,
+    own_operations: bool = True,
 ) -> Answer:
     """The answering function of the node of `address` (the entity, without `/$management`).
 
-    `require` raises BrokerError unless the client has the right on it.
+    `require` raises BrokerError unless the client has the right on it. Without `own_operations` it knows none that the
+    service does not have.
     """
+    known = OPERATIONS if own_operations else OF_THE_SERVICE
 
     async def answer(request: Request, room: ReplyRoom) -> Response:
         context = Context(broker, address, room.bytes_max, past_links, request.transaction)
         try:
-            operation = _operation(context, request, require)
+            operation = _operation(known, context, request, require)
             async with room.turn() if operation.is_large else nullcontext():
                 _check_generation(context, request)
                 body = Body(request.body)
@@ -125,10 +135,12 @@ def management_answer(
     return answer
 
 
-def _operation(context: Context, request: Request, require: Callable[[Right], None]) -> Operation:
+def _operation(
+    known: Mapping[str, Operation], context: Context, request: Request, require: Callable[[Right], None]
+) -> Operation:
     """The row of the operation, if the client may ask for it here. Raises BrokerError."""
     name = request.text("operation") or ""
-    operation = OPERATIONS.get(name)
+    operation = known.get(name)
     if operation is None:
         raise BrokerError(Condition.NOT_IMPLEMENTED, f"The operation '{name}' is not supported.")
     require(operation.right)

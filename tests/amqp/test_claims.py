@@ -34,7 +34,7 @@ def sas(expiry_s: int, path: str = "q", key: str = "key", name: str = "name") ->
     return f"SharedAccessSignature sr={resource}&sig={signature}&se={expiry}&skn={name}"
 
 
-def strict(rights: frozenset[Right] = ALL_RIGHTS, **limits: int) -> Wire:
+def strict(rights: frozenset[Right] = ALL_RIGHTS, **limits: Any) -> Wire:
     """A connection on which every right must be shown, with its `$cbs` links."""
     wire = Wire(access=Access([SharedKey("name", "key", rights)], verify=True), limits=Limits(**limits))
     wire.broker.queues |= {"other": FakeQueue(), "q/$deadletterqueue": FakeQueue()}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from emubus.amqp.limits import Limits
+from emubus.amqp.nodes.management import OPERATIONS
 from emubus.codec.types import Array, Int, Long
 
 from .asking import Asker
@@ -58,6 +60,18 @@ async def test_deleting_by_number_tells_how_many_it_were(ask: Asker) -> None:
     answer = await ask("emubus:delete-messages", {})
     assert (answer.status, answer.condition) == (400, "com.microsoft:argument-error")
     assert "sequence-numbers" in answer.description
+
+
+@pytest.mark.parametrize("name", sorted(each for each in OPERATIONS if each.startswith("emubus:")))
+async def test_on_request_no_operation_is_known_that_the_service_does_not_have(name: str) -> None:
+    wire = Wire(limits=Limits(own_operations=False))
+    wire.open()
+    ask = Asker(wire)
+    answer = await ask(name, {"sequence-numbers": Array(0x81, (3,))})
+    assert (answer.status, answer.condition) == (501, "amqp:not-implemented")
+    assert wire.broker.calls == []
+    answer = await ask("com.microsoft:peek-message", {"from-sequence-number": Long(1), "message-count": Int(1)})
+    assert answer.status in (200, 204)
 
 
 async def test_a_claim_tells_the_numbers_of_what_it_deferred(ask: Asker) -> None:

@@ -78,6 +78,7 @@ SETTINGS = {
     "conditions": "throttled, idle-link",
     "seed": "7",
     "story": "yes",
+    "service_only": "yes",
     "otlp": "https://collector:4318",
 }
 
@@ -111,6 +112,7 @@ def test_every_option_can_be_set_by_argument_and_by_environment_with_the_same_re
         conditions=("throttled", "idle-link"),
         seed=7,
         story=True,
+        service_only=True,
         otlp="https://collector:4318",
     )
 

@@ -363,7 +363,17 @@ def test_drain_leaves_deferred_messages_that_it_did_not_read(server: EmubusServe
 
 
 @pytest.mark.parametrize("mode", ["browse", "drain"])
+def test_dead_letters_that_come_below_others_are_read_once_without_operations_of_emubus(mode: str) -> None:
+    with EmubusServer([QueueDescription("q")], service_only=True) as server:
+        late_dead_letters_are_read_once(server, "q", mode)
+
+
+@pytest.mark.parametrize("mode", ["browse", "drain"])
 def test_dead_letters_that_come_below_others_are_read_once(server: EmubusServer, queue: str, mode: str) -> None:
+    late_dead_letters_are_read_once(server, queue, mode)
+
+
+def late_dead_letters_are_read_once(server: EmubusServer, queue: str, mode: str) -> None:
     send_texts(server, queue, 6)
     query = Spark(options_of(server, queue, subQueue="deadLetter", mode=mode))
     with (
