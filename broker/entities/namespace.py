@@ -26,6 +26,7 @@ from ..message.message import Message, parse_message, split_batch
 from ..model.catalog import Catalog, Entry
 from ..model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology, entity_key
 from ..model.profiles import Limits, limits_over
+from ..partition.state import forwarded_from
 from ..partition.step import Delays, Event, EventKind, NoObserver, Observer
 from ..stores.committer import Committer
 from ..stores.outage import Outage
@@ -109,7 +110,7 @@ class Namespace:
         for worker in self.workers:
             for queue_id in worker.start():
                 handle = self._handles.get((queue_id, worker.index))
-                if handle is not None:
+                if handle is not None and worker.has_outgoing(queue_id, *forwarded_from(handle.description)):
                     self.forwarder.wake_after_start(handle, worker.counters(queue_id).next_counter)
 
     async def _stop_workers(self) -> None:

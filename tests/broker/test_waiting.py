@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -259,3 +260,21 @@ async def test_dead_letters_of_a_subscription_keep_their_number_in_the_topic(clo
     arrived = [each.annotations for each in decoded(await Receiver(broker, "target").drain())]
     assert [each["x-opt-enqueue-sequence-number"] for each in arrived] == [1, 2]
     assert {each["x-opt-deadletter-source"] for each in arrived} == {"t/Subscriptions/s"}
+
+
+async def test_a_start_looks_for_dead_letters_only_where_they_go_on(clock: Clock, tmp_path: Path) -> None:
+    entities = QueueDescription("source", forward_dead_letters_to="target"), QueueDescription("other"), TARGET
+    broker = open_broker(*entities, clock=clock, folder=tmp_path)
+    broker.administration.delete("target")
+    await set_out(broker, Way.DEAD_LETTER, "1")
+    await send(broker, "other", encoded())
+    receiver = Receiver(broker, "other")
+    await receiver.settle((await receiver.receive(1))[0], DeadLetter("bad", None, {}))
+    await broker.stop()
+    broker = open_broker(*entities, clock=clock, folder=tmp_path)  # with the target, as in a configuration file
+    await settled(clock)
+    assert there(broker) == 1
+    other = broker.entity("other")
+    assert other is not None
+    assert other.partitions[0].worker.partition(other.queue_id) is None  # not in memory
+    assert counts(broker, "other") == {Home.DEAD_LETTER: 1}
