@@ -27,6 +27,7 @@ INTEGERS: Final = (Byte, Ubyte, Short, Ushort, Int, Uint, Long, int, Ulong)
 
 _PLACES_MAX: Final = 28  # of a decimal of .NET, whose significand has 96 bits
 _SIGNIFICAND_MAX: Final = 2**96 - 1
+_PLAIN_MIN, _PLAIN_SINGLE_MAX, _PLAIN_MAX = -4, 8, 16  # powers of ten that .NET writes without an exponent
 _WIDE: Final = Context(prec=80, rounding=ROUND_HALF_EVEN, traps=[])
 _single: Final = struct.Struct("<f")
 
@@ -87,10 +88,19 @@ def single(value: float) -> Float:
         return Float(math.copysign(math.inf, value))
 
 
-def single_text(value: Float) -> str:
-    """Return the shortest text that gives the same finite binary32."""
-    texts = (f"{float(value):.{digits}g}" for digits in range(1, 9))
-    return next((text for text in texts if single(float(text)) == value), f"{float(value):.9g}")
+def real_text(value: float) -> str:
+    """Return the shortest text that gives the same finite float or double, laid out as .NET does."""
+    is_single = type(value) is Float
+    shortest = repr(float(value))
+    if is_single:
+        texts = (f"{float(value):.{digits}g}" for digits in range(1, 9))
+        shortest = next((text for text in texts if single(float(text)) == value), f"{float(value):.9g}")
+    number = Decimal(shortest)
+    exponent = number.adjusted()
+    if not number or _PLAIN_MIN <= exponent <= (_PLAIN_SINGLE_MAX if is_single else _PLAIN_MAX):
+        text = format(number, "f")
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{number.normalize().scaleb(-exponent):f}E{exponent:+03d}"
 
 
 def _integer(value: int, kind: type) -> int:

@@ -319,6 +319,9 @@ def plus(value: Value) -> Value:
     return value if type(value) is Span else numbers.promoted(value)
 
 
+_TOO_LONG: Final = "TimeSpan overflowed because the duration is too long."
+
+
 def _is_factor(value: Value) -> bool:
     """Whether C# converts the value to a double."""
     return type(value) is Char or bool(_kind(type(value), 0) & (_INTEGER | _REAL))
@@ -326,19 +329,19 @@ def _is_factor(value: Value) -> bool:
 
 def _scaled(ticks: float) -> Span:
     if not -(2.0**63) <= ticks < 2.0**63:  # also NaN
-        raise FilterException("The time span is too long, or no number.")
+        raise FilterException(_TOO_LONG)
     return _span(round(ticks))
 
 
 def _span(ticks: int) -> Span:
     if ticks not in _INT64:
-        raise FilterException("The time span is longer than 10675199 days.")
+        raise FilterException(_TOO_LONG)
     return Span(ticks)
 
 
 def _instant(of: Instant, ticks: int) -> Instant:
     if ticks not in _INSTANTS:
-        raise FilterException("The date lies outside the years 1 to 9999.")
+        raise FilterException("The added or subtracted value results in an un-representable DateTime.")
     return type(of)(ticks)
 
 
@@ -457,5 +460,4 @@ def _float_text(number: float) -> str:
         return "Infinity" if number > 0 else "-Infinity"
     if math.isnan(number):
         return "NaN"
-    text = numbers.single_text(number) if type(number) is Float else repr(number)
-    return text.removesuffix(".0").upper()
+    return numbers.real_text(number)

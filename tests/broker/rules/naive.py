@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import Decimal
 from typing import Any
 
 from hypothesis import strategies as st
@@ -82,8 +83,11 @@ def text_of(value: Any) -> str:
             return "Infinity" if value > 0 else "-Infinity"
         if math.isnan(value):
             return "NaN"
-        text = str(value).replace("e", "E")
-        return text[:-2] if text.endswith(".0") else text
+        if value == 0 or 1e-4 <= abs(value) < 1e17:
+            text = f"{Decimal(str(value)):f}"
+            return text.rstrip("0").rstrip(".") if "." in text else text
+        mantissa, exponent = str(value).split("e")
+        return f"{mantissa.removesuffix('.0')}E{exponent}"
     return str(value)
 
 

@@ -1,7 +1,8 @@
 """What operators make of kinds of values, as data: one table for an operator, one row and column for a kind.
 
-The tables follow ECMA-334 (C#), 12.4.7 and 12.10, since the page of SQL filters says that operators follow C#. Cells
-that C# does not have and emubus fills are guesses; the others are UNKNOWN. Shares no code with the broker.
+The tables follow ECMA-334 (C#), 12.4.7 and 12.10, since the page of SQL filters says that operators follow C#;
+`test_csharp.py` compares them with what a C# program found. Cells that C# does not have and emubus fills are guesses;
+the others are UNKNOWN. Shares no code with the broker.
 """
 
 from __future__ import annotations
@@ -138,8 +139,10 @@ FACTORS = tuple(name for name in NUMBERS if name != "decimal")
 # What else has a result: left kinds, right kinds, the kind of the result. TimeSpan with a number: .NET since Core 2.0.
 SPECIAL: dict[str, list[tuple[tuple[str, ...], tuple[str, ...], str]]] = {
     "+": [
-        (TEXTS, ALL, "string"),
-        (ALL, TEXTS, "string"),
+        (("symbol", "Uri"), ALL, "string?"),
+        (ALL, ("symbol", "Uri"), "string?"),
+        (("string",), ALL, "string"),
+        (ALL, ("string",), "string"),
         (("DateTime",), ("TimeSpan",), "DateTime"),
         (("DateTimeOffset",), ("TimeSpan",), "DateTimeOffset"),
         (("TimeSpan",), ("TimeSpan",), "TimeSpan"),
@@ -180,7 +183,7 @@ def arithmetic(operator: str) -> dict[tuple[str, str], Cell]:
     """The table of an operator: the cell of each pair of kinds."""
     table = {(left, right): UNKNOWN for left in KINDS for right in KINDS}
     for lefts, rights, result in SPECIAL[operator]:
-        table |= {(left, right): Cell(result) for left in lefts for right in rights}
+        table |= {(left, right): Cell(result.rstrip("?"), "?" in result) for left in lefts for right in rights}
     return table | promotions()
 
 
