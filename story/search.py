@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ..broker.api import EventKind
 from ..broker.errors import BrokerError
+from ..broker.identity import folded
 from ..broker.message.message import Message
 from .ring import Entry
 
@@ -102,8 +103,8 @@ def _begin(
     entry: Entry, sought: Sought, keys: set[Key], lost: set[tuple[int, int]], sessions: set[tuple[int, str]]
 ) -> None:
     """Add what an entry itself says of a message that is sought."""
-    if sought.session_id is not None and entry.facts.get("session") == sought.session_id:
-        sessions.add((entry.queue_id, sought.session_id))
+    if sought.session_id is not None and _session_of(entry) == folded(sought.session_id):
+        sessions.add((entry.queue_id, folded(sought.session_id)))
     if sought.sequence_number is not None and sought.sequence_number in entry.numbers:
         keys.add((entry.queue_id, sought.sequence_number))
     if sought.message_id is None and sought.session_id is None:
@@ -118,11 +119,19 @@ def _begin(
                 keys.add((entry.queue_id, number))
 
 
+def _session_of(entry: Entry) -> str | None:
+    """The session of an entry, the same for all cases of its name."""
+    name = entry.facts.get("session")
+    return folded(name) if isinstance(name, str) else None
+
+
 def _is_sought(message: Message, sought: Sought) -> bool:
     try:
         if sought.message_id is not None and id_of(message) != sought.message_id:
             return False
-        return sought.session_id is None or message.session_id == sought.session_id
+        if sought.session_id is None or message.session_id is None:
+            return sought.session_id is None
+        return folded(message.session_id) == folded(sought.session_id)
     except BrokerError:
         return False
 
@@ -157,7 +166,7 @@ def _gathered(
     queue_ids = {queue_id for queue_id, _ in keys}
     for entry in entries:
         if entry.kind in SESSION_KINDS:
-            if (entry.queue_id, entry.facts.get("session")) in sessions:
+            if (entry.queue_id, _session_of(entry)) in sessions:
                 found.append(Found(entry, None))
             continue
         if entry.queue_id not in queue_ids and not lost and entry.source not in keys:

@@ -29,6 +29,7 @@ from ...storage import (
 )
 from ..model.catalog import CATALOG_TABLES, CATALOG_UPGRADES, stored_store_count
 from ..partition.records import TABLES
+from ..partition.upgrades import STORE_UPGRADES
 
 CATALOG_FOLDER: Final = "namespace"
 STORE_FOLDER: Final = "store-{:02}"
@@ -71,8 +72,8 @@ def tables_of(name: str) -> tuple[str, ...]:
 
 
 def upgrades_of(name: str) -> Upgrades:
-    """Return what brings the rows of a part to this release's format; those of messaging stores never changed."""
-    return CATALOG_UPGRADES if name == CATALOG_FOLDER else {}
+    """Return what brings the rows of a part to this release's format."""
+    return CATALOG_UPGRADES if name == CATALOG_FOLDER else STORE_UPGRADES
 
 
 @dataclass(slots=True)

@@ -17,8 +17,8 @@ from ..address import SubQueue
 from ..entities.entity import Entity
 from ..entities.entity_base import PartitionHandle
 from ..entities.namespace import Namespace
-from ..entities.router import partition_for_key
 from ..errors import BrokerError, Condition
+from ..identity import folded
 from ..model.descriptions import SubscriptionDescription
 from ..partition.records import (
     HOMES,
@@ -207,7 +207,7 @@ class Overview:
         if key is None and count > 1:
             available = any(handle.worker.available for handle in entity.partitions)
             return Route(None, None, count, None, None, available)
-        handle = entity.partitions[0 if key is None else partition_for_key(key, count)]
+        handle = entity.partitions[0 if key is None else entity.partition_index_of_key(key)]
         return Route(key, source, count, handle.index, handle.worker.index, handle.worker.available)
 
     async def messages(
@@ -261,7 +261,7 @@ class Overview:
         """Return the client that holds a session ("" if it gave no name), None if no receiver holds it."""
         handle = entity.partitions[entity.partition_index_of_session(session_id)]
         partition = handle.worker.partition(handle.queue_id)
-        return None if partition is None else partition.session_holders().get(session_id)
+        return None if partition is None else partition.session_holders().get(folded(session_id))
 
     def session_state(self, entity: Entity, session_id: str) -> bytes | None:
         """Return the state of a session, None if it has none. BrokerError (server-busy: store down), StoreError."""
@@ -286,8 +286,8 @@ class Overview:
             with handle.worker.view() as view:
                 count = sum(1 for _ in view.scan(SESSION_MESSAGES, start, stop, SESSION_MESSAGES_MAX))
                 state = view.get(SESSION_STATE, session_number_key(queue_id, number))
-            until_at = None if partition is None else partition.session_ends().get(name)
-            holder = None if partition is None else partition.session_holders().get(name)
+            until_at = None if partition is None else partition.session_ends().get(folded(name))
+            holder = None if partition is None else partition.session_holders().get(folded(name))
             state_bytes = None if state is None else len(state)
             found.append(SessionReport(name, handle.index, count, state_bytes, until_at, holder))
         return found

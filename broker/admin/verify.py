@@ -302,14 +302,20 @@ def _session_problems(rows: _Rows, contents: _Contents, entries: dict[int, Entry
     expected = {message for message in contents.active if message[0] in with_sessions}
     yield "rows of sessions point to no active message", len(members - contents.active)
     yield "active messages are in no message session", len(expected - members)
+    # Rows of older formats have numbers of other hashes of the names.
+    numbers = {
+        (STATE_KEY.unpack(key[:4])[0], row[SESSION_VALUE.size :]): SESSION_VALUE.unpack_from(row)[0]
+        for key, row in rows.of(SESSIONS)
+    }
     heads: dict[Message, int] = {}
     for key, name in rows.of(SESSION_HEADS):
         queue_id, number = SESSION_NUMBER_KEY.unpack(key)
         contents.saw(queue_id, number)
-        heads.setdefault((queue_id, session_number(name.decode())), number)
+        session = numbers.get((queue_id, name))
+        heads.setdefault((queue_id, session_number(name.decode()) if session is None else session), number)
     unreachable = sum(1 for session, first in firsts.items() if heads.get(session, first + 1) > first)
     yield "message sessions with messages can't be found", unreachable
-    named = {(STATE_KEY.unpack(key[:4])[0], SESSION_VALUE.unpack_from(row)[0]) for key, row in rows.of(SESSIONS)}
+    named = {(queue_id, number) for (queue_id, _), number in numbers.items()}
     states = {SESSION_NUMBER_KEY.unpack(key) for key, _ in rows.of(SESSION_STATE)}
     yield "message sessions have no name", len((firsts.keys() | states) - named)
 

@@ -27,7 +27,7 @@ from ..partition.state import forwarded_from
 from ..partition.step import Delays, Delivery, SessionGrant, SubscriptionRouting
 from ..stores.worker import Worker
 from .dispatcher import Dispatcher, ReceiveQuota
-from .router import Router, key_of, partition_for_key
+from .router import Router, key_of
 
 T = TypeVar("T")
 
@@ -154,7 +154,7 @@ class EntityBase:
     """A queue, topic or subscription with one partition per worker: 1 if unpartitioned, else the profile's count.
 
     `partition_bytes_max` limits one partition; a partition calls `on_outbox(handle)` when its outbox has messages.
-    `first_counters` are the lowest of its partitions, as of `Entry.first_counters`.
+    `first_counters` are the lowest of its partitions, as of `Entry.first_counters`; `exact_keys` as of `Router`.
     """
 
     routing: SubscriptionRouting | None = None
@@ -173,6 +173,7 @@ class EntityBase:
         namespace: str = "",
         receive_quota: ReceiveQuota | None = None,
         first_counters: Sequence[int] | None = None,
+        exact_keys: bool = False,
     ) -> None:
         self.bounds = bounds
         self.receive_quota = receive_quota or ReceiveQuota()
@@ -192,7 +193,7 @@ class EntityBase:
         self.attached: set[Callable[[BrokerError], None]] = set()  # detaches a link
         self.gone: BrokerError | None = None  # set when the entity is deleted: it stores nothing any more
         self.received_at = 0  # last time a receiver asked for messages (Unix ms)
-        self._router = Router(len(workers))
+        self._router = Router(len(workers), exact_keys=exact_keys)
         self._unkeyed_in_flight = 0
         self._part_index = len(workers) - 1  # the partition whose part is being dealt
         self._part_left = 0  # how many messages it gets yet
@@ -384,7 +385,7 @@ class EntityBase:
         count = len(self.partitions)
         if key is None:
             return self.partitions[turn % count], count == 1
-        return self.partitions[partition_for_key(key, count) if count > 1 else 0], True
+        return self.partitions[self._router.handle(key)], True
 
     def holds_session(self, session_id: str | None) -> bool:
         """Whether a receiver holds this message session."""
@@ -397,3 +398,16 @@ class EntityBase:
     def partition_index_of_session(self, session_id: str) -> int:
         """Return the partition index of a message session and its messages (P10)."""
         return self._router.handle(session_id)
+
+    def partition_index_of_key(self, key: str) -> int:
+        """Return the partition index of messages with this effective partition key (P8)."""
+        return self._router.handle(key)
+
+    def is_same_key(self, key: str, other: str) -> bool:
+        """Whether two effective partition keys are one."""
+        return self._router.identity(key) == self._router.identity(other)
+
+    @property
+    def exact_keys(self) -> bool:
+        """Whether keys that differ in case are two keys."""
+        return self._router.exact_keys

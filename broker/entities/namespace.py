@@ -174,6 +174,7 @@ class Namespace:
             namespace=self.namespace,
             receive_quota=self._receive_quota(description),
             first_counters=entry.first_counters,
+            exact_keys=self._exact_keys(entry),
         )
         if isinstance(description, TopicDescription):
             entity.use_subscriptions(TopicSubscriptions(entity))
@@ -236,6 +237,13 @@ class Namespace:
         handle = self._handles.pop((queue_id, store_index), None)
         if handle is not None:
             handle.worker.remove(queue_id)
+
+    def _exact_keys(self, entry: Entry) -> bool:
+        """Whether keys are compared with case; a subscription has its copies where its topic has the messages."""
+        description = entry.description
+        if isinstance(description, SubscriptionDescription):
+            return self._entities[entity_key(description.topic_name)].exact_keys
+        return entry.exact_keys
 
     def partition_to_clear(self, queue_id: int, store_index: int) -> PartitionHandle:
         """Return the partition of a deleted entity, to remove its rows; an earlier run may have deleted the entity."""

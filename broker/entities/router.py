@@ -9,12 +9,18 @@ import zlib
 from collections.abc import Sequence
 
 from .. import service_errors
+from ..identity import folded
 from ..message.message import Message
 
 
 def partition_for_key(key: str, partition_count: int) -> int:
-    """Return the partition (0 … partition_count - 1) of `key`: the same on every machine and after every restart."""
-    return zlib.crc32(key.encode("utf-8", "surrogatepass")) % partition_count
+    """Return the partition (0 … partition_count - 1) of `key`: the same on every machine and after every restart, and
+    for keys that differ in case only."""
+    return _place(folded(key), partition_count)
+
+
+def _place(identity: str, partition_count: int) -> int:
+    return zlib.crc32(identity.encode("utf-8", "surrogatepass")) % partition_count
 
 
 def key_of(message: Message, *, duplicate_detection: bool) -> str | None:
@@ -28,15 +34,23 @@ def key_of(message: Message, *, duplicate_detection: bool) -> str | None:
 
 
 class Router:
-    """Assigns the messages of one entity to its partitions."""
+    """Assigns the messages of one entity to its partitions; `exact_keys`: keys that differ in case are two keys.
 
-    def __init__(self, partition_count: int) -> None:
+    So it was up to data folders of format 4, whose messages must be found where they are.
+    """
+
+    def __init__(self, partition_count: int, *, exact_keys: bool = False) -> None:
         self.partition_count = partition_count
+        self.exact_keys = exact_keys
         self._next = 0
+
+    def identity(self, key: str) -> str:
+        """Return the same text for keys that are one key."""
+        return key if self.exact_keys else folded(key)
 
     def handle(self, key: str) -> int:
         """Return the partition index of a key."""
-        return partition_for_key(key, self.partition_count) if self.partition_count > 1 else 0
+        return _place(self.identity(key), self.partition_count) if self.partition_count > 1 else 0
 
     def route_keyed(self, messages: Sequence[Message], *, duplicate_detection: bool) -> int | None:
         """Return the partition index for the key of a delivery, None without a key; a batch has one partition (P12).
@@ -47,9 +61,10 @@ class Router:
             return 0
         first = messages[0]
         key = key_of(first, duplicate_detection=duplicate_detection)
-        index = None if key is None else partition_for_key(key, self.partition_count)
+        index = None if key is None else self.handle(key)
         for message in messages[1:]:
-            if key_of(message, duplicate_detection=duplicate_detection) != key:
+            other = key_of(message, duplicate_detection=duplicate_detection)
+            if other != key and (other is None or key is None or self.identity(other) != self.identity(key)):
                 if not duplicate_detection:
                     raise service_errors.mixed_keys()
                 shown = first.partition_key, first.session_id, first.message_id

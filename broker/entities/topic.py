@@ -25,7 +25,7 @@ from ..partition.step import PartitionRef, RoutedMessage
 from ..rules import Match, MessageContext, RuleIndex
 from .entity import Entity
 from .entity_base import Description
-from .router import key_of, partition_for_key
+from .router import key_of
 
 REASON_FILTER = "FilterException"
 
@@ -197,7 +197,7 @@ class TopicSubscriptions:
         description = topic.description
         assert isinstance(description, TopicDescription)
         key = key_of(copy, duplicate_detection=description.requires_duplicate_detection)
-        return partition_index if key is None else partition_for_key(key, len(topic.partitions))
+        return partition_index if key is None else topic.partition_index_of_key(key)
 
     def subscriptions(self, partition_index: int) -> list[PartitionRef]:
         """Return the partitions of all subscriptions in the store of the topic's partition of that index."""

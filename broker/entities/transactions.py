@@ -35,7 +35,7 @@ from ..partition.requests import (
 )
 from .entity import Entity, parse_delivery
 from .entity_base import EntityBase, PartitionHandle
-from .router import key_of, partition_for_key
+from .router import key_of
 from .topic import TopicSubscriptions
 from .transaction import FindVia, Transaction, TransactionRef
 
@@ -328,7 +328,7 @@ class Transactions:
             key = message.via_partition_key or key_of(message, duplicate_detection=True)
             if via.partitioned and key is None:
                 raise _key_needed(via)
-            handle = via.partitions[partition_for_key(key or "", len(via.partitions))]
+            handle = via.partitions[via.partition_index_of_key(key or "")]
             self._bind(transaction, handle)
         elif not _same_top_level(handle.entity, via):
             raise service_errors.transaction_spans_entities()
@@ -349,14 +349,14 @@ class Transactions:
             key = key_of(message, duplicate_detection=True)
             if key is None:
                 raise _key_needed(entity)
-            if transaction.key is not None and key != transaction.key:
+            if transaction.key is not None and not entity.is_same_key(key, transaction.key):
                 raise BrokerError(
                     Condition.NOT_ALLOWED,
                     f"All messages of a transaction on the partitioned entity '{entity.path}' must have the same "
                     f"partition key; this one has '{key}', the others '{transaction.key}'.",
                 )
             transaction.use_key(key)
-        handle = entity.partitions[partition_for_key(transaction.key or "", len(entity.partitions))]
+        handle = entity.partitions[entity.partition_index_of_key(transaction.key or "")]
         self._bind(transaction, handle)
         return handle
 

@@ -88,6 +88,8 @@ class Entry:
     accessed_at: int | None = None
     numbered_since: int | None = None
     first_counters: Sequence[int] | None = None
+    exact_keys: bool = False
+    """Its messages were put into partitions by keys as they are written, with case (up to format 4)."""
 
 
 class CatalogError(Exception):
@@ -489,6 +491,7 @@ _OPTIONAL = (
     "accessed_at",
     "numbered_since",
     "first_counters",
+    "exact_keys",
 )  # fields of an `Entry`, in order
 
 
@@ -528,7 +531,13 @@ def _rules_of_their_own(batch: Batch) -> None:
         batch.put(ENTITIES, key, json.dumps(row).encode())
 
 
-CATALOG_UPGRADES: Final[Upgrades] = {4: _rules_of_their_own}
+def _exact_keys(batch: Batch) -> None:
+    """Up to format version 4 keys that differ in case had partitions of their own."""
+    for key, value in batch.scan(ENTITIES, b"", _LAST_KEY, _ROWS_MAX):
+        batch.put(ENTITIES, key, json.dumps({**json.loads(value), "exact_keys": True}).encode())
+
+
+CATALOG_UPGRADES: Final[Upgrades] = {4: _rules_of_their_own, 5: _exact_keys}
 """What a start does with the rows of an older format."""
 
 

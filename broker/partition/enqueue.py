@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from .. import service_errors
 from ..errors import BrokerError
+from ..identity import folded
 from ..message.message import Message
 from ..message.stored import parse_stored
 from ..model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
@@ -382,7 +383,7 @@ class EnqueueHandlers:
             return None
         if (message_id := message.message_id) is None:
             return None
-        key_text = (message.session_id or message.partition_key or "") if state.ref.partitioned else ""
+        key_text = folded(message.session_id or message.partition_key or "") if state.ref.partitioned else ""
         return duplicate_hash(f"{message_id}\0{key_text}")
 
     def _is_known(self, number: int, now: int, view: Reader, seen_ids: set[int]) -> bool:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, Protocol
 
 from ..address import SubQueue
 from ..errors import BrokerError
+from ..identity import folded
 from .ready_queue import SessionQueue
 from .records import Home
 from .requests import AcceptSession
@@ -253,7 +254,8 @@ class HeldSession:
         ready_queue: SessionQueue,
         token: bytes | None,
     ):
-        self.name = name
+        self.name = name  # as its receiver wrote it
+        self.identity = folded(name)
         self.number = number
         self.grant = grant
         self.until_at = until_at

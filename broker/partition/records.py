@@ -1,13 +1,13 @@
 """The row formats of a partition: keys that sort in reading order, and the fixed head of a stored message.
 
 Knows struct layouts only. All integers are big-endian so that byte order is number order. "number" is a
-sequence number; "session" is the number of a message session (a hash of its name).
+sequence number; "session" is the number of a message session (a hash of its folded name).
 
 Tables of a messaging store (every key begins with the queue id, u32, unless it says otherwise):
 * `messages`: home (u8) · number (u64) → record
 * `due`: instant (u64, Unix ms) · queue id · what (u8) · number → nothing; a timer (see `Due`)
 * `state`: → counters of the partition (see `Counters`)
-* `sessions`: name → session, instant of the last state change
+* `sessions`: folded name → session, instant of the last state change, name as a client wrote it
 * `session_messages`: session (u64) · number → nothing; the active messages of each session, in order
 * `session_heads`: number → session name; the first active message of each idle session
 * `session_state`: session → the application's bytes
@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from struct import Struct
 
+from ..identity import folded
 from ..message.stored_form import ROW_HEAD, ROW_HEAD_BYTES
 
 MESSAGES = "messages"
@@ -110,16 +111,16 @@ SESSION_NAME_BYTES_MAX = 400  # keys have at most 511; longer names (128 charact
 
 
 def session_key(queue_id: int, name: str) -> bytes:
-    """The key of a session in the `sessions` table."""
-    encoded = name.encode("utf-8", "surrogatepass")
+    """The key of a session in the `sessions` table, the same for all cases of its name."""
+    encoded = folded(name).encode("utf-8", "surrogatepass")
     if len(encoded) > SESSION_NAME_BYTES_MAX:
         encoded = b"\xff" + hashlib.blake2b(encoded, digest_size=32).digest()
     return STATE_KEY.pack(queue_id) + encoded
 
 
 def session_number(name: str) -> int:
-    """The number of a session in its queue: a hash of 63 bits, never 0."""
-    return duplicate_hash(name) >> 1 or 1
+    """The number of a session in its queue: a hash of 63 bits, never 0, the same for all cases of its name."""
+    return duplicate_hash(folded(name)) >> 1 or 1
 
 
 def duplicate_hash(identity: str) -> int:

@@ -1,7 +1,8 @@
 """Message sessions of one partition: their locks, messages, state, and the order in which receivers accept them.
 
-Knows session names and numbers. A session has at most one receiver, which holds its lock. Receivers accept idle
-sessions in order of their oldest messages; only a window of the idle sessions is in memory (R7). `now` is an argument.
+Knows session names and numbers. Names that differ in case only name one session; its identity is the folded name. A
+session has at most one receiver, which holds its lock. Receivers accept idle sessions in order of their oldest
+messages; only a window of the idle sessions is in memory (R7). `now` is an argument.
 Changes of locks are recorded until the batch is committed and undone on rollback. Owned by a `Partition`; works on its
 state.
 """
@@ -18,6 +19,7 @@ from sortedcontainers import SortedDict
 from .. import service_errors
 from ..errors import BrokerError
 from ..ids import new_lock_tokens
+from ..identity import folded
 from .locks import HeldSession
 from .ready_queue import Reader, SessionQueue
 from .records import (
@@ -58,15 +60,16 @@ class MessageSessions:
     def __init__(self, state: PartitionState, settle: SettleHandlers) -> None:
         self._state = state
         self._settle = settle
+        # By identity, as everything that has a session's text for its key.
         self._held: OrderedDict[str, HeldSession] = OrderedDict()  # by end of the lock
         self._by_grant: dict[int, HeldSession] = {}
         self._numbers: OrderedDict[str, int] = OrderedDict()
-        self._idle: dict[int, str] = SortedDict()  # by number
+        self._idle: dict[int, str] = SortedDict()  # names by number
         self._idle_of: dict[str, int] = {}
         self._more_idle = True
         self._next_idle = 0
         self._announced = True
-        self._shrunk: set[str] = set()  # sessions that lost messages without a receiver, in this request
+        self._shrunk: dict[str, str] = {}  # names of sessions that lost messages without a receiver, in this request
         self._undo: list[Callable[[], None]] = []  # undoes the batch's changes of session locks
 
     # ---- end of a batch
@@ -100,10 +103,10 @@ class MessageSessions:
 
     def add_message(self, name: str, number: int, view: Reader, step: Step) -> int:
         """Add an active message to session `name`; return the session's number."""
-        session = self._number(name, view, step, create=True)
-        assert session is not None
+        identity = folded(name)
+        session = self._number(identity, view) or self._new_session(identity, name, step)
         key = session_message_key(self._state.queue_id, session, number)
-        held = self._held.get(name)
+        held = self._held.get(identity)
         if held is not None:
             held.ready_queue.message_added()
             if held.head is None:  # locks end with the process: then `accept` finds it by its head
@@ -111,22 +114,22 @@ class MessageSessions:
                 held.set_head(number)
                 self._put_head(name, number, step)
             step.effects.append((held.announce, None))
-        elif name not in self._idle_of and self._first_message(session, view) is None:
+        elif identity not in self._idle_of and self._first_message(session, view) is None:
             self._add_head(name, number, step)
         step.changes.append((SESSION_MESSAGES, key, b""))
         return session
 
     def number_of(self, name: str, view: Reader) -> int:
         """The number of a session, 0 if the session is unknown."""
-        return self._number(name, view, None, create=False) or 0
+        return self._number(folded(name), view) or 0
 
     def message_removed(self, name: str) -> None:
         """Note that expiry or deletion removed a message of session `name`; `update_heads` must follow."""
-        self._shrunk.add(name)
+        self._shrunk[folded(name)] = name
 
     def update_heads(self, view: Reader, step: Step) -> None:
         """Update the heads of the idle sessions that lost messages; remove the sessions without messages."""
-        names, self._shrunk = self._shrunk, set()
+        names, self._shrunk = self._shrunk, {}
         gone: dict[int, set[int]] = {}
         come: dict[int, int] = {}
         for table, key, value in step.changes if names else ():
@@ -136,20 +139,20 @@ class MessageSessions:
                     gone.setdefault(session, set()).add(number)
                 else:
                     come[session] = min(number, come.get(session, number))
-        for name in sorted(names - self._held.keys()):  # the end of a session lock updates the others
-            session = session_number(name)
+        for identity in sorted(names.keys() - self._held.keys()):  # the end of a session lock updates the others
+            name, session = names[identity], session_number(identity)
             before = self._first_message(session, view)
             left = [self._first_message(session, view, gone.get(session, frozenset())), come.get(session)]
             first = min((number for number in left if number is not None), default=None)
-            known = self._idle_of.get(name)
+            known = self._idle_of.get(identity)
             for stale in {before, known}:
                 if stale is not None and stale != first:
                     self._remove_head(stale, step)
             if first is None:
-                self._drop_idle(name)
-                self._remove_row(name, view, step)
+                self._drop_idle(identity)
+                self._remove_row(identity, view, step)
             elif first != before or known not in (None, first):
-                self._drop_idle(name)
+                self._drop_idle(identity)
                 self._add_head(name, first, step)
 
     def held(self, grant: int) -> HeldSession | None:
@@ -158,7 +161,7 @@ class MessageSessions:
 
     def held_by_name(self, name: str, now: int) -> HeldSession | None:
         """The held session `name`, None if it is not locked."""
-        held = self._held.get(name)
+        held = self._held.get(folded(name))
         return None if held is None or held.until_at <= now else held
 
     # ---- requests
@@ -170,7 +173,7 @@ class MessageSessions:
             name = None if found is None else found
         else:
             name = request.session_id
-            held = self._held.get(name)
+            held = self._held.get(folded(name))
             if held is not None and held.is_shared_with(request.shared):
                 granted = self._hand_over(held, request, now, step)
                 step.effects.append((request.reply, Received([granted], more=True)))
@@ -189,7 +192,7 @@ class MessageSessions:
 
     def release(self, request: ReleaseSession, now: int, view: Reader, step: Step) -> None:
         """Unlock a session; delivery counts do not change."""
-        held = self._held.get(request.taken) if request.taken else self._by_grant.get(request.grant)
+        held = self._held.get(folded(request.taken)) if request.taken else self._by_grant.get(request.grant)
         if held is not None:
             self._end(held, now, view, step, counted=False)
             if request.taken:
@@ -204,7 +207,7 @@ class MessageSessions:
             return
         self._undo.append(partial(held.set_end, held.until_at, held.rank))
         held.set_end(now + self._state.receivable.lock_duration_ms, next(_grants))
-        self._held.move_to_end(held.name)
+        self._held.move_to_end(held.identity)
         step.effects.append((request.reply, held.until_at))
 
     def set_state(self, request: SetSessionState, now: int, view: Reader, step: Step) -> None:
@@ -221,7 +224,7 @@ class MessageSessions:
 
     def store_state(self, session_id: str, state: bytes | None, now: int, step: Step) -> None:
         """Store a state after `state_refusal` returned None."""
-        held = self._held[session_id]
+        held = self._held[folded(session_id)]
         queue_id = self._state.queue_id
         # Empty bytes clear the state: Go's SDK sends them and expects none back.
         step.changes.append((SESSION_STATE, session_number_key(queue_id, held.number), state or None))
@@ -261,15 +264,15 @@ class MessageSessions:
 
     def is_held(self, name: str) -> bool:
         """Whether a receiver holds session `name`."""
-        return name in self._held
+        return folded(name) in self._held
 
     def ends(self) -> dict[str, int]:
-        """The ends of all session locks (Unix ms), by session."""
-        return {name: held.until_at for name, held in self._held.items()}
+        """The ends of all session locks (Unix ms), by identity."""
+        return {identity: held.until_at for identity, held in self._held.items()}
 
     def holders(self) -> dict[str, str]:
-        """The clients that hold sessions, by session."""
-        return {name: held.by for name, held in self._held.items()}
+        """The clients that hold sessions, by identity."""
+        return {identity: held.by for identity, held in self._held.items()}
 
     def next_end(self) -> int | None:
         """The earliest end of a session lock (Unix ms), None without locks."""
@@ -299,7 +302,7 @@ class MessageSessions:
         """Assert the class's invariants about memory."""
         assert {held.grant for held in self._held.values()} == set(self._by_grant)
         assert not set(self._held) & set(self._idle_of)
-        assert {name: number for number, name in self._idle.items()} == self._idle_of
+        assert {folded(name): number for number, name in self._idle.items()} == self._idle_of
 
     # ---- helpers
 
@@ -310,7 +313,7 @@ class MessageSessions:
         token = self._token(request.shared)
         held = HeldSession(request, name, session, next(_grants), until_at, ready_queue, token)
         held.set_head(self._first_message(session, view))
-        known = self._drop_idle(name)
+        known = self._drop_idle(held.identity)
         if known is not None and known != held.head:  # a crash during a session lock left it
             self._remove_head(known, step)
         if held.head is not None:
@@ -339,7 +342,7 @@ class MessageSessions:
         self._undo.append(partial(self._moved, held, before, undo))
         del self._by_grant[before]
         self._by_grant[held.grant] = held
-        self._held.move_to_end(held.name)
+        self._held.move_to_end(held.identity)
         step.note(EventKind.SESSION_ACCEPTED, self._state.ref, (), session=held.name, by=request.by, until_at=until_at)
         self._state.mark_used(now)
         return SessionGrant(held.name, held.grant, self._state.index, until_at, held.token)
@@ -364,43 +367,44 @@ class MessageSessions:
         if first is not None:
             self._add_head(held.name, first, step)
         else:
-            self._remove_row(held.name, view, step)
+            self._remove_row(held.identity, view, step)
 
     def _add_held(self, held: HeldSession) -> None:
-        self._held[held.name] = held
+        self._held[held.identity] = held
         self._by_grant[held.grant] = held
 
     def _remove_held(self, held: HeldSession) -> None:
-        del self._held[held.name]
+        del self._held[held.identity]
         del self._by_grant[held.grant]
 
-    def _remove_row(self, name: str, view: Reader, step: Step) -> None:
+    def _remove_row(self, identity: str, view: Reader, step: Step) -> None:
         """Remove the row of an idle session without messages and without state."""
         queue_id = self._state.queue_id
-        key = session_key(queue_id, name)
-        if view.get(SESSION_STATE, session_number_key(queue_id, session_number(name))) is None and view.get(
-            SESSIONS, key
-        ):
+        key, number = session_key(queue_id, identity), session_number(identity)
+        if view.get(SESSION_STATE, session_number_key(queue_id, number)) is None and view.get(SESSIONS, key):
             step.changes.append((SESSIONS, key, None))
             step.touched[queue_id] = self._state.counters
-            self._numbers.pop(name, None)
+            self._numbers.pop(identity, None)
 
-    def _number(self, name: str, view: Reader, step: Step | None, *, create: bool) -> int | None:
-        number = self._numbers.get(name)
+    def _number(self, identity: str, view: Reader) -> int | None:
+        """The number of a session that has a row."""
+        number = self._numbers.get(identity)
         if number is not None:
-            self._numbers.move_to_end(name)
+            self._numbers.move_to_end(identity)
             return number
-        key = session_key(self._state.queue_id, name)
-        row = view.get(SESSIONS, key)
-        if row is not None:
-            number = SESSION_VALUE.unpack_from(row)[0]
-        elif create and step is not None:
-            number = session_number(name)
-            step.changes.append((SESSIONS, key, SESSION_VALUE.pack(number, 0) + name.encode()))
-            step.touched[self._state.queue_id] = self._state.counters
-        else:
-            return None
-        self._numbers[name] = number
+        row = view.get(SESSIONS, session_key(self._state.queue_id, identity))
+        return None if row is None else self._know(identity, SESSION_VALUE.unpack_from(row)[0])
+
+    def _new_session(self, identity: str, name: str, step: Step) -> int:
+        """Store the row of a session; return its number."""
+        number, queue_id = session_number(identity), self._state.queue_id
+        row = SESSION_VALUE.pack(number, 0) + name.encode()
+        step.changes.append((SESSIONS, session_key(queue_id, identity), row))
+        step.touched[queue_id] = self._state.counters
+        return self._know(identity, number)
+
+    def _know(self, identity: str, number: int) -> int:
+        self._numbers[identity] = number
         if len(self._numbers) > NAMES_CACHED_MAX:
             self._numbers.popitem(last=False)
         return number
@@ -429,7 +433,7 @@ class MessageSessions:
         self._put_head(name, number, step)
         if number < self._next_idle or (not self._more_idle and len(self._idle) < IDLE_WINDOW_MAX):
             self._idle[number] = name
-            self._idle_of[name] = number
+            self._idle_of[folded(name)] = number
             self._next_idle = max(self._next_idle, number + 1)
         else:
             self._more_idle = True
@@ -437,9 +441,9 @@ class MessageSessions:
             self._announced = True
             step.effects.append((self._state.ref.announce_session, None))
 
-    def _drop_idle(self, name: str) -> int | None:
+    def _drop_idle(self, identity: str) -> int | None:
         """Remove a session from the window of idle sessions; return its number there or None."""
-        number = self._idle_of.pop(name, None)
+        number = self._idle_of.pop(identity, None)
         if number is not None:
             del self._idle[number]
         return number
@@ -453,17 +457,18 @@ class MessageSessions:
                 return None
             number = next(iter(self._idle))
             name = self._idle[number]
-            first = self._first_message(session_number(name), view)
+            identity = folded(name)
+            first = self._first_message(session_number(identity), view)
             if first == number:
                 return name  # after a crash the row finds the session; the end of the lock replaces it
-            self._drop_idle(name)
+            self._drop_idle(identity)
             self._remove_head(number, step)
             if first is None:
-                self._remove_row(name, view, step)
+                self._remove_row(identity, view, step)
             else:  # its older messages were removed without a receiver
                 self._put_head(name, first, step)
                 self._idle[first] = name
-                self._idle_of[name] = first
+                self._idle_of[identity] = first
 
     def _read_heads(self, view: Reader, step: Step) -> None:
         queue_id = self._state.queue_id
@@ -471,11 +476,12 @@ class MessageSessions:
         rows = view.scan(SESSION_HEADS, start, stop, IDLE_WINDOW_MAX)
         for key, encoded in rows:
             number, name = NUMBER.unpack(key[-8:])[0], encoded.decode()
-            held = self._held.get(name)
-            known = self._idle_of.get(name) if held is None else held.head
+            identity = folded(name)
+            held = self._held.get(identity)
+            known = self._idle_of.get(identity) if held is None else held.head
             if held is None and known is None:
                 self._idle[number] = name
-                self._idle_of[name] = number
+                self._idle_of[identity] = number
             elif number != known:  # a crash left it; the session has another row
                 self._remove_head(number, step)
         if rows:

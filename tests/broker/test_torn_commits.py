@@ -17,6 +17,7 @@ import pytest
 from emubus.broker.api import Complete, Defer, Outage, OutageKind, ReceiveMode, SessionReceiver
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
+from emubus.broker.entities.links import IDLE_LOSS_MS
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.partition.requests import Reserve
@@ -246,7 +247,7 @@ async def test_a_session_whose_time_ends_while_its_store_is_down_is_lost_when_it
     index = store_of(broker, "s")
     await send(broker, next(each.name for each in others if store_of(broker, each.name) == index), encoded())
     broker.begin_outage(index, Outage(OutageKind.DOWN))
-    clock.advance(60_000)
+    clock.advance(60_000 + IDLE_LOSS_MS)
     await loop_turns(3)
     assert holder.lost == []
     broker.end_outage(index)

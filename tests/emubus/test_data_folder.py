@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import structlog
-from azure.servicebus import ServiceBusClient
+from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusClient, ServiceBusMessage
 from structlog.testing import LogCapture, capture_logs
 
 from emubus import data_folder, snapshots
@@ -40,7 +40,7 @@ from emubus.testing import EmubusServer
 from ..log_levels import every_level
 from .folders import small
 from .folders.killing import Kill, Killed
-from .folders.making import PURGED, TARGET, found
+from .folders.making import CASES, PURGED, SPREAD, TARGET, found
 from .folders.opening import STORES, contents, rows_of
 
 FOLDERS = Path(__file__).with_name("folders")
@@ -92,7 +92,13 @@ def message_rows(rows: dict[str, str]) -> list[str]:
 
 @pytest.mark.parametrize(
     ("archive", "folder", "later"),
-    [("format-1", "data", ()), ("format-3", "data", LATER), ("format-3", "killed", LATER)],
+    [
+        ("format-1", "data", ()),
+        ("format-3", "data", LATER),
+        ("format-3", "killed", LATER),
+        ("format-4", "data", LATER),
+        ("format-4", "killed", LATER),
+    ],
 )
 def test_a_folder_of_an_older_release_opens_with_every_message_and_is_upgraded_with_one_line(
     archive: str, folder: str, later: Sequence[str], tmp_path: Path
@@ -122,6 +128,48 @@ def test_a_folder_of_an_older_release_opens_with_every_message_and_is_upgraded_w
     assert manifest is not None
     assert (manifest.state, len(manifest.parts), manifest.version) == (FolderState.CLOSED, 17, FORMAT_VERSION)
     assert (check_data_folder(data).problems, check_data_folder(data).notes) == ([], [])
+
+
+@pytest.mark.parametrize("folder", ["data", "killed"])
+def test_sessions_that_differed_in_case_are_one_and_partitions_stay_where_they_were(
+    folder: str, tmp_path: Path
+) -> None:
+    with tarfile.open(FOLDERS / "format-4.tar.gz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    with (
+        EmubusServer(data_dir=tmp_path / folder) as server,
+        ServiceBusClient.from_connection_string(server.connection_string) as client,
+    ):
+        assert in_session(client, CASES, "miXed") == (["0", "1", "2", "5"], b"newer")
+        assert in_session(client, CASES, "Äö") == (["3", "4"], b"other")
+        assert in_session(client, CASES, "Lower") == (["6"], None)
+        assert in_session(client, CASES, "upper") == (["7"], b"only")
+        assert in_session(client, CASES, "EMPTY") == ([], b"no messages")
+        taken = [next_session(client, CASES) for _ in range(4)]
+        assert taken == [("mixed", 4), ("äö", 2), ("lower", 1), ("upper", 1)]
+        spread = {"Mixed": (["0", "5"], b"newer"), "UPPER": (["7"], b"only"), "Empty": ([], b"no messages")}
+        assert {name: in_session(client, SPREAD, name) for name in spread} == spread
+        with client.get_queue_sender(SPREAD) as sender:
+            sender.send_messages(ServiceBusMessage("more", session_id="UPPER", message_id="8"))
+        assert in_session(client, SPREAD, "UPPER")[0] == ["7", "8"]
+    assert check_data_folder(tmp_path / folder).problems == []
+
+
+def in_session(client: ServiceBusClient, queue: str, name: str) -> tuple[list[str | None], bytes | None]:
+    """The ids of the messages in a session, and its state."""
+    with client.get_queue_receiver(queue, session_id=name) as receiver:
+        state = receiver.session.get_state()
+        ids = [each.message_id for each in receiver.peek_messages(100)]
+        return ids, b"".join(state) if isinstance(state, list) else state
+
+
+def next_session(client: ServiceBusClient, queue: str) -> tuple[str, int]:
+    """The next session's name in lower case, and how many messages were received from it."""
+    with client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION) as receiver:
+        messages = receiver.receive_messages(max_message_count=10, max_wait_time=1)
+        for each in messages:
+            receiver.complete_message(each)
+        return (receiver.session.session_id or "").lower(), len(messages)
 
 
 def test_a_snapshot_of_an_older_release_is_restored(tmp_path: Path) -> None:
@@ -234,10 +282,10 @@ def test_a_folder_of_a_newer_format_is_refused_with_the_release_that_wrote_it(
     small_folders: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(small_folders / "closed", tmp_path / "data")
-    (tmp_path / "data" / "emubus.json").write_text('{"format": 5, "release": "7.0", "more": {}}')
-    with pytest.raises(DataFolderError, match=r"format version 5 .* up to 4: use the release that wrote it \('7\.0'\)"):
+    (tmp_path / "data" / "emubus.json").write_text('{"format": 6, "release": "7.0", "more": {}}')
+    with pytest.raises(DataFolderError, match=r"format version 6 .* up to 5: use the release that wrote it \('7\.0'\)"):
         prepare(tmp_path / "data")
-    assert "format version 5" in check_data_folder(tmp_path / "data").problems[0]
+    assert "format version 6" in check_data_folder(tmp_path / "data").problems[0]
 
 
 # ---- other folders

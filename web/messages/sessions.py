@@ -17,6 +17,7 @@ from ...broker.admin.overview import Overview
 from ...broker.api import Delivery, Entity, ReceiveMode, SessionReceiver
 from ...broker.broker import Broker
 from ...broker.errors import BrokerError, Condition
+from ...broker.identity import folded
 from ...broker.message.message import parse_message
 from ...broker.model.descriptions import TopicDescription, entity_key
 
@@ -105,8 +106,10 @@ class HeldSessions:
         Returns the locked ones, and by number why others are not; those that are locked or gone are in neither.
         """
         of_session: dict[str, list[int]] = {}
+        names: dict[str, str] = {}  # of a session, its first one
         for number, session_id in sorted(messages.items()):
-            of_session.setdefault(session_id, []).append(number)
+            name = names.setdefault(folded(session_id), session_id)
+            of_session.setdefault(name, []).append(number)
         found: list[Locked] = []
         failures: dict[int, str] = {}
         for session_id, numbers in of_session.items():
@@ -123,7 +126,7 @@ class HeldSessions:
 
     async def hold(self, entity: Entity, session_id: str) -> Held:
         """Hold a session from now on. BrokerError (session-cannot-be-locked) with the name of its holder."""
-        key = entity_key(entity.path), session_id
+        key = _key(entity, session_id)
         if key in self._refused:
             raise BrokerError(Condition.SESSION_CANNOT_BE_LOCKED, self._refused[key])
         held = self._held.get(key)
@@ -144,7 +147,7 @@ class HeldSessions:
 
         BrokerError: session-cannot-be-locked with the name of its holder, message-size-exceeded, not-allowed.
         """
-        is_held = (entity_key(entity.path), session_id) in self._held
+        is_held = _key(entity, session_id) in self._held
         held = self if is_held else HeldSessions(self._broker, self._client)
         try:
             await held.hold(entity, session_id)
@@ -159,7 +162,7 @@ class HeldSessions:
                 held.close()
 
     async def _accepted(self, entity: Entity, session_id: str) -> Held:
-        key = entity_key(entity.path), session_id
+        key = _key(entity, session_id)
 
         def lost(_: BrokerError) -> None:
             self._held.pop(key, None)
@@ -182,7 +185,7 @@ class HeldSessions:
 
     def release(self, entity: Entity, session_id: str) -> None:
         """Release a session, if it is held."""
-        held = self._held.pop((entity_key(entity.path), session_id), None)
+        held = self._held.pop(_key(entity, session_id), None)
         if held is not None:
             held.receiver.close()
 
@@ -190,3 +193,7 @@ class HeldSessions:
         """Release all sessions."""
         while self._held:
             self._held.popitem()[1].receiver.close()
+
+
+def _key(entity: Entity, session_id: str) -> tuple[str, str]:
+    return entity_key(entity.path), folded(session_id)

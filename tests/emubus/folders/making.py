@@ -36,6 +36,7 @@ from emubus.testing import (
 PLAIN, PARTS, SESSIONS, ONCE, TOPIC = "plain", "parts", "sessions", "once", "topic"
 RED, BLUE, ALL = "red", "blue", "all"
 VIA, TARGET, PURGED = "via", "target", "purged"  # since format 3
+CASES, SPREAD = "cases", "spread"  # since format 4, where sessions whose names differ in case were several
 LONG_MS = 10**14  # the messages of a fixture must not expire
 WAIT_S = 5
 LATER = datetime(2098, 1, 1, tzinfo=UTC)
@@ -64,6 +65,8 @@ LATER_ENTITIES = (
     QueueDescription(TARGET, default_ttl_ms=LONG_MS),
     QueueDescription(VIA, enable_partitioning=True, forward_to=TARGET),
     QueueDescription(PURGED, default_ttl_ms=LONG_MS),
+    QueueDescription(CASES, requires_session=True, default_ttl_ms=LONG_MS),
+    QueueDescription(SPREAD, requires_session=True, enable_partitioning=True, default_ttl_ms=LONG_MS),
 )
 
 
@@ -83,6 +86,19 @@ def fill_later(server: EmubusServer, client: ServiceBusClient) -> None:
         assert server.purge(PURGED) == 5
     with client.get_queue_sender(PURGED) as sender:
         sender.send_messages([ServiceBusMessage(f"after {n}", message_id=f"a{n}") for n in range(2)])
+
+
+def fill_sessions(client: ServiceBusClient) -> None:
+    """Send to message sessions whose names differ in case, and give some of them a state."""
+    for queue in (CASES, SPREAD):
+        with client.get_queue_sender(queue) as sender:
+            for n, name in enumerate(("Mixed", "mixed", "MIXED", "ÄÖ", "äö", "Mixed", "lower", "UPPER")):
+                sender.send_messages(ServiceBusMessage(f"{n} of {name}", session_id=name, message_id=f"{n}"))
+        for name, state in (("MIXED", b"older"), ("Mixed", b"newer"), ("äö", b"other"), ("UPPER", b"only")):
+            with client.get_queue_receiver(queue, session_id=name) as session:
+                session.session.set_state(state)
+        with client.get_queue_receiver(queue, session_id="Empty") as session:
+            session.session.set_state(b"no messages")
 
 
 def fill(client: ServiceBusClient) -> None:
@@ -212,6 +228,7 @@ def main(target: Path) -> None:
             ServiceBusClient.from_connection_string(server.connection_string) as client,
         ):
             fill_later(server, client)
+            fill_sessions(client)
             fill(client)
             expected = found(client)
             shutil.copytree(data, killed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from ....broker.clock import Clock
+from ....broker.identity import folded
 from ....broker.model.descriptions import entity_key
 
 TAKEN_MAX: Final = 1_000
@@ -22,7 +23,7 @@ class TakenLocks:
 
     def put(self, path: str, number: int, token: bytes, until_at: int, session_id: str | None = None) -> None:
         """Keep a token until its lock ends (Unix ms); `session_id` is the session that is locked with it."""
-        self._tokens[entity_key(path), number] = token, until_at, session_id
+        self._tokens[entity_key(path), number] = token, until_at, None if session_id is None else folded(session_id)
         if len(self._tokens) > TAKEN_MAX:
             del self._tokens[next(iter(self._tokens))]
 
