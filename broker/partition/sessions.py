@@ -18,8 +18,8 @@ from sortedcontainers import SortedDict
 
 from .. import service_errors
 from ..errors import BrokerError
-from ..ids import new_lock_tokens
 from ..identity import folded
+from ..ids import new_lock_tokens
 from .locks import HeldSession
 from .ready_queue import Reader, SessionQueue
 from .records import (

@@ -160,7 +160,7 @@ def in_session(client: ServiceBusClient, queue: str, name: str) -> tuple[list[st
     with client.get_queue_receiver(queue, session_id=name) as receiver:
         state = receiver.session.get_state()
         ids = [each.message_id for each in receiver.peek_messages(100)]
-        return ids, b"".join(state) if isinstance(state, list) else state
+        return ids, state
 
 
 def next_session(client: ServiceBusClient, queue: str) -> tuple[str, int]:
