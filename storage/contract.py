@@ -19,7 +19,8 @@ FORMAT_VERSION = 5
 
 1: no manifest, no mark in the stores (release 0.1.0). 2: with both. 3: a folder in use has a journal beside its stores.
 4: the catalog says where the sequence numbers of a purged entity go on; its rules have rows of their own.
-5: message sessions whose names differ in case are one; the catalog says which entities compare keys with case.
+5: message sessions whose names differ in case are one; the catalog says which entities compare keys with case; rows of
+messages that were scheduled say so.
 """
 
 FORMAT_VERSION_OLDEST = 1

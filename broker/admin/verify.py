@@ -36,7 +36,7 @@ from ..partition.records import (
     INSTANT,
     KEY,
     MESSAGES,
-    RECORD_VERSION,
+    RECORD_VERSIONS,
     SESSION_HEADS,
     SESSION_MESSAGE_KEY,
     SESSION_MESSAGES,
@@ -218,7 +218,7 @@ def _contents(rows: _Rows) -> _Contents:
     contents = _Contents()
     for key, record in rows.of(MESSAGES):
         queue_id, home, number = KEY.unpack(key)
-        if len(record) < ROW_HEAD_BYTES or record_version(record) != RECORD_VERSION:
+        if len(record) < ROW_HEAD_BYTES or record_version(record) not in RECORD_VERSIONS:
             contents.unreadable[queue_id, number] = "has an unknown record version"
             continue
         try:

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
+enum { ROW_VERSION = 1, VERSION_MASK = 0x0F }; /* of the first byte */
 enum { ROW_HOPS = 1, ROW_PATH_BYTES = 2, ROW_DELIVERY_COUNT = 4, ROW_ENQUEUED_AT = 8, ROW_NUMBER = 24, ROW_HEAD_BYTES = 32 };
 enum { FORM_VERSION = 1, FORM_HEADER_BYTES = 1, FORM_COUNT = 2, FORM_SIZE = 6, FORM_HEAD_BYTES = 10 };
 enum { COUNT_AT = 1, TOKEN_BYTES = 16 }; /* of the start: the delivery count, behind its constructor */
@@ -54,7 +55,8 @@ static bool has_gaps(const start_t *start, bool with_tokens)
 static PyObject *encode_row(const start_t *start, const uint8_t *row, Py_ssize_t size, int64_t number,
                             const uint8_t *token)
 {
-    if (size < ROW_HEAD_BYTES + FORM_HEAD_BYTES || row[ROW_PATH_BYTES] || row[ROW_PATH_BYTES + 1])
+    if (size < ROW_HEAD_BYTES + FORM_HEAD_BYTES || row[ROW_PATH_BYTES] || row[ROW_PATH_BYTES + 1]
+        || (row[0] & VERSION_MASK) != ROW_VERSION)
         return NULL;
     bool is_numbered = !(row[ROW_NUMBER] & 0x80); /* not negative */
     bool has_origin = (row[ROW_HOPS] || start->origin_at >= 0) && is_numbered;

@@ -23,6 +23,7 @@ from .stored_form import (
     ROW_HEAD,
     ROW_HEAD_BYTES,
     annotation_key,
+    is_of_scheduled,
     split_delivery_annotations,
     token_uuids,
 )
@@ -32,6 +33,7 @@ _SEQUENCE_NUMBER: Final = annotation_key("x-opt-sequence-number") + b"\x81"
 _ENQUEUED_TIME: Final = annotation_key("x-opt-enqueued-time") + b"\x83"
 _LOCKED_UNTIL: Final = annotation_key("x-opt-locked-until") + b"\x83"
 _MESSAGE_STATES: Final = tuple(annotation_key("x-opt-message-state") + bytes((0x54, state)) for state in range(3))
+_SCHEDULED: Final = 2  # the index of its annotation
 _PARTITION_ID: Final = annotation_key("x-opt-partition-id") + b"\x61"
 _ENQUEUE_SEQUENCE_NUMBER: Final = annotation_key("x-opt-enqueue-sequence-number") + b"\x81"
 _DEADLETTER_SOURCE: Final = annotation_key("x-opt-deadletter-source")
@@ -116,7 +118,7 @@ def _shape(
 class DeliveryEncoder:
     """Encodes stored messages for a client; has what the messages of one answer share."""
 
-    __slots__ = ("_first", "_shape", "_with_lock_token", "_with_origins")
+    __slots__ = ("_first", "_of_scheduled", "_shape", "_with_lock_token", "_with_origins")
 
     def __init__(
         self,
@@ -138,6 +140,11 @@ class DeliveryEncoder:
         self._first = b"" if locked_until_at is None else _LOCKED_UNTIL + _pack_i64(locked_until_at)
         self._with_lock_token = with_lock_token
         self._with_origins = with_origins
+        # A message that was scheduled is received with that state (JavaScript's live test of sending and scheduling,
+        # azure-sdk-for-js#19357). A peek, which has states of its own, shows where the message is.
+        self._of_scheduled = (
+            (locked_until_at, partition_id, with_lock_token, deleted, with_origins) if state is None else None
+        )
 
     def encode_rows(self, rows: Sequence[tuple[int, bytes]], tokens: Sequence[bytes] = ()) -> list[bytes]:
         """Return the encoded messages of rows (sequence number, row) with these lock tokens."""
@@ -162,7 +169,7 @@ class DeliveryEncoder:
             hops, path_bytes, delivery_count, enqueued_at, version, header_bytes, entries_count, entries_bytes = (
                 _unpack_heads(row)  # with a path, the last four mean nothing
             )
-            if path_bytes or hops or with_origins or version != PLAIN:
+            if path_bytes or hops or with_origins or version != PLAIN or is_of_scheduled(row):
                 payloads.append(self._encode_row(row, uuid, sequence_number))
                 continue
             entries_at = _HEADS_BYTES + header_bytes
@@ -184,6 +191,17 @@ class DeliveryEncoder:
         return payloads
 
     def _encode_row(self, row: bytes, uuid: bytes, sequence_number: int) -> bytes:
+        if self._of_scheduled is not None and is_of_scheduled(row):
+            locked_until_at, partition_id, with_lock_token, deleted, with_origins = self._of_scheduled
+            encoder = DeliveryEncoder(
+                locked_until_at=locked_until_at,
+                state=_SCHEDULED,
+                partition_id=partition_id,
+                with_lock_token=with_lock_token,
+                deleted=deleted,
+                with_origins=with_origins,
+            )
+            return encoder._encode_row(row, uuid, sequence_number)
         _, hops, path_bytes, delivery_count, enqueued_at, _, enqueued_number = _unpack_row(row)
         stored_at = ROW_HEAD_BYTES + path_bytes
         source = row[ROW_HEAD_BYTES:stored_at].decode() or None

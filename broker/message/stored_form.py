@@ -20,6 +20,8 @@ from ..errors import decode_refusal
 # destination) and the stored message.
 ROW_HEAD: Final = Struct(">BBHIqqq")
 ROW_HEAD_BYTES: Final = ROW_HEAD.size
+_VERSION_MASK: Final = 0x0F
+_OF_SCHEDULED: Final = 2
 # version, bytes of the header section without delivery count, items and bytes of the sender's annotations
 FORM_HEAD: Final = Struct(">BBII")
 FORM_HEAD_BYTES: Final = FORM_HEAD.size
@@ -27,6 +29,11 @@ FORM_HEAD_BYTES: Final = FORM_HEAD.size
 PLAIN: Final = 1
 WITH_DELIVERY_ANNOTATIONS: Final = 2
 DELIVERY_HEAD: Final = Struct(">II")
+
+
+def is_of_scheduled(row: bytes) -> bool:
+    """Whether a row is that of a message that became active at its scheduled time."""
+    return row[0] & _VERSION_MASK == _OF_SCHEDULED
 
 
 def annotation_key(name: str) -> bytes:

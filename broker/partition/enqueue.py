@@ -250,22 +250,26 @@ class EnqueueHandlers:
         other_path: str = "",
         target_index: int | None = None,
         ttl_max_ms: int | None = None,
+        was_scheduled: bool = False,
     ) -> int:
         """Store an active message: in the ready queue, its session, the outbox, or a topic's subscriptions.
 
         With `target_index` it is a copy for that partition of the subscription; `ttl_max_ms` is the topic's default.
-        Returns its sequence number here; for a topic the enqueued sequence number of the copies.
+        It `was_scheduled` if its scheduled time has come. Returns its sequence number here; for a topic the enqueued
+        sequence number of the copies.
         """
         state = self._state
         description = state.ref.description
         if isinstance(description, TopicDescription):
             return self._publish(
-                message, enqueued_number, description.default_ttl_ms, now, view, step, hops, other_path
+                message, enqueued_number, description.default_ttl_ms, now, view, step, hops, other_path, was_scheduled
             )
         ttl_ms = min_ttl(min_ttl(message.ttl_ms, ttl_max_ms), description.default_ttl_ms)
         number = state.rows.new_number()
         expires_at, stored = expiry(now, ttl_ms), message.stored(now, ttl_ms)
-        record = Record(stored, now, expires_at, enqueued_number or number, 0, hops, other_path)
+        record = Record(
+            stored, now, expires_at, enqueued_number or number, 0, hops, other_path, was_scheduled=was_scheduled
+        )
         self.put(record, number, message, view, step, target_index)
         return number
 
@@ -309,6 +313,7 @@ class EnqueueHandlers:
         step: Step,
         hops: int,
         other_path: str,
+        was_scheduled: bool,
     ) -> int:
         """Store the copies for the subscriptions; return their enqueued sequence number."""
         state = self._state
@@ -328,7 +333,16 @@ class EnqueueHandlers:
             numbers: list[int | None] = []
             step.note(EventKind.COPIED, copy.ref, numbers, [copy.message], source)
             number = target.activate(
-                copy.message, enqueued_number, now, view, step, hops, other_path, copy.target_index, default_ttl_ms
+                copy.message,
+                enqueued_number,
+                now,
+                view,
+                step,
+                hops,
+                other_path,
+                copy.target_index,
+                default_ttl_ms,
+                was_scheduled,
             )
             numbers.append(number)
         return enqueued_number
@@ -351,7 +365,7 @@ class EnqueueHandlers:
     ) -> None:
         numbers, source = list[int | None](), (self._state.queue_id, number)
         step.note(EventKind.ACTIVATED, self._state.ref, numbers, [message], source, is_early=is_early)
-        numbers.append(self.activate(message, 0, now, view, step))
+        numbers.append(self.activate(message, 0, now, view, step, was_scheduled=True))
 
     def _expire(self, due_at: int, number: int, view: Reader, step: Step) -> None:
         state = self._state

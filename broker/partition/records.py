@@ -23,7 +23,7 @@ from enum import IntEnum
 from struct import Struct
 
 from ..identity import folded
-from ..message.stored_form import ROW_HEAD, ROW_HEAD_BYTES
+from ..message.stored_form import ROW_HEAD, ROW_HEAD_BYTES, is_of_scheduled
 
 MESSAGES = "messages"
 DUE = "due"
@@ -47,6 +47,7 @@ TABLES = (
 )
 
 RECORD_VERSION = 1
+RECORD_VERSIONS = range(1, 3)  # 2: of an active message that was scheduled before
 VERSION_BITS = 4  # of the first byte of a record
 TARGETS_MAX = 16  # target indexes of a record; an entity has at most as many partitions
 NO_ENQUEUED_NUMBER = -1
@@ -131,7 +132,8 @@ def duplicate_hash(identity: str) -> int:
 class Record:
     """A stored message: the fields of the head, the path of another entity, the message's stored form.
 
-    `other_path` is the source of a dead letter, or the destination of a message in the transfer outbox.
+    `other_path` is the source of a dead letter, or the destination of a message in the transfer outbox. A message that
+    `was_scheduled` is received as such.
     """
 
     __slots__ = (
@@ -143,6 +145,7 @@ class Record:
         "other_path",
         "stored",
         "target_index",
+        "was_scheduled",
     )
 
     def __init__(
@@ -155,6 +158,7 @@ class Record:
         hops: int = 0,
         other_path: str = "",
         target_index: int = 0,
+        was_scheduled: bool = False,
     ) -> None:
         self.stored = stored
         self.enqueued_at = enqueued_at
@@ -163,6 +167,7 @@ class Record:
         self.delivery_count = delivery_count
         self.hops = hops
         self.other_path = other_path
+        self.was_scheduled = was_scheduled
         self.target_index = target_index  # in an outbox: the target partition of a message without a key, 0 to 15
 
     def update(
@@ -201,7 +206,7 @@ class Record:
         """Return the row for the `messages` table."""
         other_path = self.other_path.encode()
         head = pack_head(
-            RECORD_VERSION | self.target_index << VERSION_BITS,
+            (RECORD_VERSION + self.was_scheduled) | self.target_index << VERSION_BITS,
             self.hops,
             len(other_path),
             self.delivery_count,
@@ -217,9 +222,18 @@ class Record:
         version, hops, other_path_bytes, delivery_count, enqueued_at, expires_at, enqueued_number = unpack_head(row)
         start = ROW_HEAD_BYTES + other_path_bytes
         other_path = row[ROW_HEAD_BYTES:start].decode() if other_path_bytes else ""
-        target_index = version >> VERSION_BITS
-        stored = row[start:]
-        return cls(stored, enqueued_at, expires_at, enqueued_number, delivery_count, hops, other_path, target_index)
+        target_index, was_scheduled = version >> VERSION_BITS, is_of_scheduled(row)
+        return cls(
+            row[start:],
+            enqueued_at,
+            expires_at,
+            enqueued_number,
+            delivery_count,
+            hops,
+            other_path,
+            target_index,
+            was_scheduled,
+        )
 
 
 def active_rows(queue_id: int, number: int, now: int, forms: Sequence[bytes]) -> list[tuple[bytes, bytes]]:

@@ -72,6 +72,25 @@ async def test_scheduling_counts_as_use(clock: Clock, queue: QueueDescription) -
     assert broker.administration.accessed_at(broker.find_target("q")) == START
 
 
+@pytest.mark.parametrize("path", ["q", "t"])
+async def test_a_message_that_was_scheduled_is_received_as_such(path: str, clock: Clock) -> None:
+    is_queue = path == "q"
+    broker = (
+        open_broker(QueueDescription("q"), clock=clock)
+        if is_queue
+        else topic_broker(clock, SubscriptionDescription("t", "s"))
+    )
+    address = "q" if is_queue else "t/Subscriptions/s"
+    await send(broker, path, encoded("now"))
+    await send(broker, path, later(clock, 5_000, "later"))
+    clock.advance(5_000)
+    received = await Receiver(broker, address).receive(2)
+    states = {bodies([each])[0]: read(each.payload).annotations.get("x-opt-message-state") for each in received}
+    assert states == {"now": None, "later": 2}
+    peeked = [read(each).annotations["x-opt-message-state"] for each in await broker.peek(address, 0, 9, 1 << 20)]
+    assert peeked == [0, 0]
+
+
 async def test_a_message_sent_with_a_scheduled_time_waits_too(clock: Clock, queue: QueueDescription) -> None:
     broker = open_broker(queue, clock=clock)
     await send(broker, "q", later(clock, 1_000, "later"))

@@ -37,6 +37,8 @@ ROWS = st.builds(
     st.integers(0, (1 << 32) - 1),
     st.sampled_from([0, 0, 0, 1]),
     st.sampled_from(["", "", "", "queue"]),
+    st.integers(0, 15),
+    st.sampled_from([False, False, False, True]),
 )
 
 
