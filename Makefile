@@ -6,7 +6,7 @@ CLIENTS := tests/sdk tests/examples # wait for builds, then mostly for their ser
 HEAVY := tests/spark tests/web # more than one processor, or a browser
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
-.PHONY: serve test test-heavy test-clients test-parts test-long prepare check bench fast dist clean
+.PHONY: serve test test-heavy test-clients test-parts test-long conformance prepare check bench fast dist clean
 serve: $(VENV)/installed
 	$(BIN)/emubus serve $(ARGS)
 test: # installs beside the builds
@@ -22,6 +22,9 @@ test-long: $(VENV)/installed # hours: long simulations, attacks, kill rounds
 	EMUBUS_TEST_LONG=1 $(BIN)/pytest -n 2 tests/crash tests/attack tests/codec tests/amqp tests/broker tests/commands tests/http tests/operations tests/refusals tests/storage tests/web tests/spark/codec tests/spark/acceptance tests/examples/test_languages.py $(ARGS)
 	$(BIN)/python -m tests.crash.namespace_rounds --rounds 1000 && $(BIN)/python -m tests.spark.acceptance.kill_rounds
 	$(MAKE) dist && release/try && $(BIN)/python -m tests.broker.namespace_simulation --commands 10000000 --jobs 2
+	$(BIN)/python -m tests.conformance
+conformance: $(VENV)/installed # suites that others wrote: docs/CONFORMANCE.md
+	$(BIN)/python -m tests.conformance $(ARGS)
 prepare: $(BIN)/python ; $(BIN)/python -m tests.prepare
 fast: $(VENV)/installed
 	$(BIN)/pytest -m "not sdk and not slow" $(ARGS)

@@ -1,0 +1,1 @@
+"""What the tests of `azure-servicebus` import beside the SDK, and the SDK's sdist has not."""

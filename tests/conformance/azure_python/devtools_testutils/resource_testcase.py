@@ -1,0 +1,3 @@
+"""The name of a parameter."""
+
+RESOURCE_GROUP_PARAM = "resource_group"

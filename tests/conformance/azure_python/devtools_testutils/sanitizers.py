@@ -1,0 +1,5 @@
+"""Nothing is recorded."""
+
+from . import nothing
+
+add_remove_header_sanitizer = add_general_regex_sanitizer = add_oauth_response_sanitizer = nothing
