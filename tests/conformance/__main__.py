@@ -1,6 +1,6 @@
 """Runs suites that others wrote: `python -m tests.conformance [--write] [--jobs N] [NAME …]`, or `make conformance`.
 
-A NAME is the beginning of a suite's name. Each round of a suite has a server of its own, and `--jobs` of them (4) run
+A NAME is the beginning of a suite's name. Each round of a suite has a server of its own, and `--jobs` of them (8) run
 beside each other; they mostly wait. Ends with 1 if a test failed for no known reason, or a suite could not run.
 `--write` writes the figures of what ran into docs/CONFORMANCE.md.
 """
@@ -114,7 +114,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run and report; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.conformance")
     parser.add_argument("--write", action="store_true")
-    parser.add_argument("--jobs", type=int, default=4)
+    parser.add_argument("--jobs", type=int, default=8)
     parser.add_argument("names", nargs="*")
     options = parser.parse_args(arguments)
     chosen = [suite for suite in SUITES if not options.names or suite.name.startswith(tuple(options.names))]
