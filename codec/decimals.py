@@ -2,6 +2,7 @@
 
 Knows the three layouts. The text is that of Python's `Decimal`, exponent kept ("1.10", "1E+3", "Infinity", "NaN"), so
 `from_text` gives the very bits back; bits that are no canonical number come as "0x" and their hexadecimal digits.
+`meant` is for those who calculate.
 Pure functions.
 """
 
@@ -20,6 +21,10 @@ class _Layout(NamedTuple):
         return 8 * width - 1 - self.exponent_bits
 
 
+_NET_HIGH: Final = 0x0C
+"""The first byte, but for the sign, of each decimal of .NET's AMQP library."""
+_NET_SHIFT: Final = 4_608
+_NET_SCALE_MAX: Final = 28
 _LAYOUTS: Final = {4: _Layout(8, 101, 7), 8: _Layout(10, 398, 16), 16: _Layout(14, 6176, 34)}
 
 
@@ -50,6 +55,21 @@ def to_text(octets: bytes) -> str:
     except ValueError:
         canonical = False
     return text if canonical else "0x" + octets.hex()
+
+
+def meant(octets: bytes) -> str:
+    """Return the text of the number that a client meant by a decimal: that of `to_text`, except for .NET's.
+
+    Microsoft's AMQP library shifts the exponent of a decimal128 by 9 bits where 7 are meant (EncodeValue of its
+    DecimalEncoding), and takes the scale from the last 8 bits of what it reads. So .NET clients, and the service, which
+    is built on it, do not notice; for all others its 12.34 is 1.234E-4607.
+    """
+    text = to_text(octets)
+    if len(octets) == 16 and octets[0] & 0x7F == _NET_HIGH:
+        sign, digits, exponent = Decimal(text).as_tuple() if not text.startswith("0x") else (0, (), 0)
+        if isinstance(exponent, int) and -_NET_SCALE_MAX <= exponent + _NET_SHIFT <= 0:
+            return str(Decimal((sign, digits, exponent + _NET_SHIFT)))
+    return text
 
 
 def from_text(text: str, width: int) -> bytes:

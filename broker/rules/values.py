@@ -98,7 +98,7 @@ _DESCRIBED: Final[Mapping[str, Callable[[Any], Value]]] = {
 
 
 def _decimal(octets: bytes) -> Value:
-    text = decimals.to_text(octets)
+    text = decimals.meant(octets)
     if not text[-1].isdigit() or text.startswith("0x"):  # infinite, or no number; .NET has neither
         return OPAQUE
     return Decimal(text)

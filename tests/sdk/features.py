@@ -49,6 +49,8 @@ CHECKS_VALUES_ITSELF = ("dotnet",)  # those of an entity, and how long the reaso
 SHOWS_THE_EXPIRY_THAT_WAS_SENT = ("dotnet",)  # by the clock of the machine that sent
 IGNORES_REFUSALS_IN_TRANSACTIONS = ("java",)
 
+WRITES_DECIMALS = ("dotnet",)
+
 # How data clients connect beside plain AMQP, with which all other tests are run.
 AMQPS, WSS, WS = Way(tls=True), Way("websocket", tls=True), Way("websocket")
 WAYS: Mapping[str, tuple[Way, ...]] = {

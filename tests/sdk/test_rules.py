@@ -12,7 +12,7 @@ from emubus.broker.model.descriptions import CorrelationFilter, FalseFilter, Rul
 from .client import Message, Sdk
 from .conftest import MakeSubscription, MakeTopic
 from .driver import SdkError
-from .features import clients_with, partitioned_only
+from .features import WRITES_DECIMALS, clients_with, only_clients, partitioned_only
 
 pytestmark = [pytest.mark.sdk, partitioned_only]
 
@@ -156,6 +156,26 @@ def test_p25_an_added_rule_decides_about_the_next_message(
     sdk.add_rule(topic, "all", "blue", {"correlation": {"properties": {"colour": "blue"}}})
     sdk.send(topic, red, blue)
     assert bodies(sdk.receiver(topic, subscription="all").peek_all()) == ["blue", "red", "red"]
+
+
+@only_clients(*WRITES_DECIMALS)
+def test_decimals_are_compared_and_calculated(
+    sdk: Sdk, make_topic: MakeTopic, make_subscription: MakeSubscription
+) -> None:
+    topic = make_topic()
+    rules = (
+        RuleDescription("dear", SqlFilter("price > 12.34")),
+        RuleDescription("double", SqlFilter("price * 2 = 24.68"), "SET price = price + price"),
+    )
+    make_subscription(topic, rules=rules)
+    for price in ("12.34", "12.345", "1"):
+        sdk.send(topic, {"body": price, "properties": {"price": {"type": "decimal", "value": price}}})
+    copies = sdk.receiver(topic, "receive-and-delete", subscription="all").receive_all(2)
+    seen = [(copy.body, copy.properties["price"]) for copy in copies]
+    assert sorted(seen) == [
+        ("12.34", {"type": "decimal", "value": "24.68"}),
+        ("12.345", {"type": "decimal", "value": "12.345"}),
+    ]
 
 
 @clients_with("rules")

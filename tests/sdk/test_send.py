@@ -25,6 +25,10 @@ TYPED_PROPERTIES: dict[str, Any] = {
     "timestamp": {"type": "timestamp", "value": 1_700_000_000_123},
     "uuid": {"type": "uuid", "value": "00112233-4455-6677-8899-aabbccddeeff"},
     "binary": {"type": "binary", "value": base64.b64encode(NOT_TEXT).decode()},
+    "decimal": {"type": "decimal", "value": "-79228162514264337593543950.335"},
+    "duration": {"type": "duration", "value": 93_784_005},
+    "date-time-offset": {"type": "date-time-offset", "value": "2026-11-25T23:59:58+00:00"},
+    "uri": {"type": "uri", "value": "https://example.test/a?b=c"},
 }
 
 

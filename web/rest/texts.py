@@ -131,7 +131,7 @@ def property_text(value: object) -> str | None:
         case uuid.UUID():
             return f'"{value}"'
         case Decimal32() | Decimal64() | Decimal128():
-            return _decimal(decimals.to_text(value))
+            return _decimal(decimals.meant(value))
         case Described(descriptor, str() as uri) if descriptor == _URI:
             return _quoted(str.__str__(uri))
         case Described(descriptor, int() as ticks) if descriptor == _DATE_TIME_OFFSET:

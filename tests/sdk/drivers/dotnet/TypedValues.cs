@@ -19,6 +19,10 @@ internal static class TypedValues
         ["timestamp"] = value => DateTimeOffset.FromUnixTimeMilliseconds(value.GetValue<long>()).UtcDateTime,
         ["uuid"] = value => Guid.Parse(value.GetValue<string>()),
         ["binary"] = value => new MemoryStream(Convert.FromBase64String(value.GetValue<string>())),
+        ["decimal"] = value => decimal.Parse(value.GetValue<string>(), CultureInfo.InvariantCulture),
+        ["duration"] = value => TimeSpan.FromMilliseconds(value.GetValue<long>()),
+        ["date-time-offset"] = value => DateTimeOffset.Parse(value.GetValue<string>(), CultureInfo.InvariantCulture),
+        ["uri"] = value => new Uri(value.GetValue<string>()),
     };
 
     public static IEnumerable<string> Types => Readers.Keys;
@@ -58,6 +62,10 @@ internal static class TypedValues
         byte[] bytes => Typed("binary", Convert.ToBase64String(bytes)),
         ArraySegment<byte> bytes => Typed("binary", Convert.ToBase64String(bytes)),
         ReadOnlyMemory<byte> bytes => Typed("binary", Convert.ToBase64String(bytes.Span)),
+        decimal number => Typed("decimal", number.ToString(CultureInfo.InvariantCulture)),
+        TimeSpan span => Typed("duration", (long)span.TotalMilliseconds),
+        DateTimeOffset instant => Typed("date-time-offset", instant.ToString("yyyy-MM-ddTHH:mm:sszzz")),
+        Uri address => Typed("uri", address.OriginalString),
         Stream bytes => Typed("binary", Convert.ToBase64String(BinaryData.FromStream(bytes))),
         _ => Typed("other", Convert.ToString(value, CultureInfo.InvariantCulture)!),
     };
