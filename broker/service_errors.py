@@ -134,6 +134,14 @@ def message_size_out_of_range(kilobytes_min: int, kilobytes_max: int) -> BrokerE
     )
 
 
+def forwards_sessions(target: str) -> BrokerError:
+    """ForwardTo of an entity that requires sessions. The service says no more than the first two words."""
+    return BrokerError(
+        Condition.ARGUMENT_OUT_OF_RANGE,
+        f"Bad Request. ForwardTo is {target!r}; allowed is none, as RequiresSession is true. {RESOURCES}",
+    )
+
+
 def express_with_duplicates() -> BrokerError:
     """EnableExpress together with duplicate detection."""
     return BrokerError(

@@ -249,7 +249,8 @@ def _receive_violations(entity: QueueDescription | SubscriptionDescription, limi
         yield Violation("MaxDeliveryCount", str(entity.max_delivery_count), _numbers(limits.max_delivery_count))
     yield from _common_violations(entity, limits)
     if entity.forward_to is not None and entity.requires_session:
-        yield Violation("ForwardTo", repr(entity.forward_to), "none, as RequiresSession is true")
+        refusal = service_errors.forwards_sessions(entity.forward_to)
+        yield Violation("ForwardTo", repr(entity.forward_to), "none, as RequiresSession is true", refusal)
 
 
 def _common_violations(entity: EntityDescription, limits: Limits) -> Iterator[Violation]:

@@ -98,6 +98,12 @@ TEXTS: list[tuple[Callable[[], BrokerError], str, str, str]] = [
         "first two words: terraform-provider-azurerm 28576, service-bus-resource-manager-exceptions; the rest: own",
     ),
     (
+        lambda: say.forwards_sessions("q"),
+        "com.microsoft:argument-out-of-range",
+        f"Bad Request. ForwardTo is 'q'; allowed is none, as RequiresSession is true. {RESOURCES}",
+        "azure-service-bus 317, 660 (its first two words)",
+    ),
+    (
         lambda: say.message_size_out_of_range(1024, 102400),
         "com.microsoft:argument-out-of-range",
         f"The property value for 'MaxMessageSizeInKilobytes' must be between 1024 and 102400. {RESOURCES}",

@@ -57,7 +57,7 @@ async def test_who_may_not_send_to_an_entity_cannot_have_messages_forwarded_to_i
     kept = guarded.broker.find(path)[0].description
     for given in ({}, {header: own}, {header: token("https://h/qb", "k", "wrong")}):
         refused = await change(http, path, wanted, own, **given)
-        text = f"Send claim is required on the forwarding target 'sb://h/qb' ({header})."
+        text = f"SubCode=40100. Unauthorized. Send claim is required on the forwarding target 'sb://h/qb' ({header})."
         assert (refused.status, refused.detail.partition(" TrackingId:")[0]) == (401, text)
     assert guarded.broker.find(path)[0].description == kept
     to_target = {header: token("sb://h/qb", "k", "b")}

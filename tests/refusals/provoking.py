@@ -10,6 +10,8 @@ from urllib.parse import quote
 from emubus.amqp.limits import Limits
 from emubus.broker.access import sign
 from emubus.broker.ids import token_to_uuid
+from emubus.broker.keys import Right
+from emubus.broker.model.descriptions import AuthorizationRule
 from emubus.codec.encode import encode, encode_described
 from emubus.codec.types import Array, Described, Long, Symbol, Uint, Ulong
 from emubus.testing import EntityStatus, QueueDescription, TopicDescription
@@ -656,6 +658,22 @@ PROVOKE["subscriptions of a topic that there is not", A] = lambda world: world.a
 FILTER = "/$Resources/queues?$filter="
 PROVOKE["a filter of a list that can't be parsed", A] = lambda world: world.atom("GET", f"{FILTER}path%20=%20'x'")
 PROVOKE["a filter of a list with another property", A] = lambda world: world.atom("GET", f"{FILTER}name%20eq%20'x'")
+PROVOKE["a ForwardTo of a queue that requires sessions", A] = create(
+    "/new", "Queue", RequiresSession="true", ForwardTo="other"
+)
+NAME = "a ForwardTo without the right to send to its target"
+OPTIONS[NAME] = {"auth": "sas"}
+
+
+@on(NAME, A)
+async def forward_without_right(world: World) -> Told:
+    body = entry("<QueueDescription><ForwardTo>other</ForwardTo></QueueDescription>")
+    only_new = sas(path="new", key="own", name="own")
+    rules = (AuthorizationRule("own", (Right.MANAGE, Right.SEND, Right.LISTEN), "own"),)
+    world.broker.administration.create(QueueDescription("new", authorization_rules=rules))
+    return await world.atom("PUT", "/new", body, Authorization=only_new, If_Match="*")
+
+
 PROVOKE["a ForwardTo in another namespace", A] = create(
     "/new", "Queue", ForwardTo="sb://other.servicebus.windows.net/q"
 )

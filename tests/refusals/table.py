@@ -112,6 +112,7 @@ SENDING: Final = (
         ""
         ""
         ""
+        ""
         "enabled.LogicalPartitionId:{number}::PartitionKey:{key}::SessionId:{session}::MessageId:{id}::ViaPartitionKey:::",
         "azure-service-bus 103; azure-sdk-for-python 21955; AspNetCore.Diagnostics.HealthChecks 248, 255",
         {B: None, N: 400, R: 400},
@@ -584,6 +585,20 @@ DESCRIPTIONS: Final = (
         {A: 400},
     ),
     Row(
+        "a ForwardTo of a queue that requires sessions",
+        "",
+        "Bad Request. *",
+        "azure-service-bus 317, 660; ServiceBusExplorer 384",
+        {A: 400},
+    ),
+    Row(
+        "a ForwardTo without the right to send to its target",
+        "",
+        "Unauthorized. *",
+        "azure-sdk-for-java 22657",
+        {A: 401},
+    ),
+    Row(
         "a ForwardTo in another namespace",
         "",
         "The auto forwarding destination entity '{entity}' does not exist.*",
@@ -845,6 +860,14 @@ LEFT_OUT: Final = (
             left_out=BASIC,
         )
         for name in _BASIC_PROPERTIES
+    ),
+    Row(
+        "a DefaultMessageTimeToLive above 14 days on Basic",
+        "",
+        "The property value for 'DefaultMessageTimeToLive' must be between 00:00:01 and 14.00:00:00 when the namespace "
+        "'{namespace}' is using 'Basic' tier.",
+        "azure-service-bus 306",
+        left_out=BASIC,
     ),
     Row(
         "a namespace that there is not",

@@ -355,9 +355,9 @@ class Management:
                 what = "auto forwarding" if field == "forward_to" else "dead letter forwarding"
                 raise service_errors.forward_target_elsewhere(what, excerpt(target), self._broker.namespace)
             if not may_forward(call.request, self._services, target, header):
-                raise HttpRefusal(
-                    401, f"Send claim is required on the forwarding target '{excerpt(target)}' ({header})."
-                )
+                # The service says no more than the first word (azure-sdk-for-java 22657).
+                problem = f"Send claim is required on the forwarding target '{excerpt(target)}' ({header})."
+                raise HttpRefusal(401, f"SubCode=40100. Unauthorized. {problem}")
 
     def _put(self, call: ManagementCall, description: Description) -> web.Response:
         self._may_forward(call, description)
