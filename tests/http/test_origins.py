@@ -86,6 +86,8 @@ async def test_programs_and_the_servers_own_page_change_what_they_like(server: S
 async def test_a_page_by_a_name_that_anybody_can_point_here_reads_nothing(server: Server, path: str) -> None:
     rebound = {"Host": "evil.example", "Accept": "text/html", **BROWSER}
     assert await status_of(server, "GET", path, rebound) == 403
+    opened = {"Host": "evil.example", "Accept": "text/html", "Upgrade-Insecure-Requests": "1"}
+    assert await status_of(server, "GET", path, opened) == 403
     assert await status_of(server, "GET", path, {**rebound, "Host": "localhost"}) == 200
 
 

@@ -25,6 +25,7 @@ from aiohttp.typedefs import Handler, Middleware
 from .connection import Refuse
 
 SAFE_METHODS: Final = frozenset({hdrs.METH_GET, hdrs.METH_HEAD, hdrs.METH_OPTIONS})
+BROWSERS_OWN: Final = (hdrs.ORIGIN, hdrs.ACCEPT_LANGUAGE, "Sec-Fetch-Mode", "Upgrade-Insecure-Requests")
 LOCAL_ENDINGS: Final = (
     ".localhost",  # RFC 6761
     ".test",
@@ -190,8 +191,11 @@ def _writer_problem(request: web.BaseRequest) -> str | None:
 
 
 def is_browser(request: web.BaseRequest) -> bool:
-    """Whether a browser sent the request: a page can't remove these headers."""
-    return any(name in request.headers for name in (hdrs.ORIGIN, hdrs.ACCEPT_LANGUAGE, "Sec-Fetch-Mode"))
+    """Whether a browser sent the request: a page can't remove these headers.
+
+    A window that a page opens may ask without a language (headless Chromium), but then as a navigation.
+    """
+    return any(name in request.headers for name in BROWSERS_OWN)
 
 
 def _split(url: str) -> SplitResult:
