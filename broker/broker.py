@@ -270,6 +270,14 @@ class Broker(Namespace):
         entity, parsed = self._receivable(address)
         return await entity.extents(parsed.sub_queue)
 
+    async def list_numbers(self, address: str, partition_id: int, first: int, count: int) -> list[int]:
+        """Return the first `count` sequence numbers that a partition has from `first` on, of messages in any state.
+
+        Raises BrokerError while its store is out.
+        """
+        entity, parsed = self._receivable(address)
+        return await entity.list_numbers(parsed.sub_queue, partition_id, first, count)
+
     async def delete_before(self, address: str, partition_id: int, number: int, count: int) -> int:
         """Delete up to `count` available messages of a partition below sequence number `number`; return how many."""
         entity, parsed = self._receivable(address)

@@ -95,6 +95,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "com.microsoft:remove-rule": Operation(rules.remove_rule, Right.LISTEN, REFUSED),
     "com.microsoft:enumerate-rules": Operation(rules.enumerate_rules, Right.LISTEN, ASIDE, is_large=True),
     "emubus:get-partitions": Operation(partitions.get_partitions, Right.LISTEN, ASIDE),
+    "emubus:list-sequence-numbers": Operation(partitions.list_sequence_numbers, Right.LISTEN, ASIDE),
     "emubus:delete-messages-before": Operation(partitions.delete_messages_before, Right.LISTEN, REFUSED),
     "emubus:delete-messages": Operation(partitions.delete_messages, Right.LISTEN, REFUSED),
     "emubus:claim-messages": Operation(partitions.claim_messages, Right.LISTEN, REFUSED),

@@ -14,6 +14,7 @@ from ...codec.types import Int
 from .operations import Body, Context, Result, encoded_fields, encoded_list
 
 CLAIM_COUNT_MAX: Final = 2_000
+LIST_COUNT_MAX: Final = 2_000  # numbers of one answer; the broker reads as many rows for it in one go
 SEQUENCE_NUMBER_MAX: Final = (1 << 63) - 1
 _LONG: Final = 0x81
 
@@ -51,6 +52,17 @@ async def get_partitions(context: Context, body: Body) -> Result:
             }
         )
     )
+
+
+async def list_sequence_numbers(context: Context, body: Body) -> Result:
+    """The next sequence numbers that a partition has, in order, of messages in any state."""
+    numbers = await context.broker.list_numbers(
+        context.address,
+        body.integer("partition-id"),
+        body.integer("from-sequence-number"),
+        min(body.count("message-count"), LIST_COUNT_MAX),
+    )
+    return Result(body=encoded_fields({"sequence-numbers": encode_array(_LONG, numbers)}))
 
 
 async def delete_messages_before(context: Context, body: Body) -> Result:

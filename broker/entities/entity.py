@@ -25,6 +25,7 @@ from ..partition.requests import (
     DeleteMessages,
     Done,
     GetExtent,
+    ListNumbers,
     ListSessions,
     Numbered,
     Peek,
@@ -276,6 +277,11 @@ class Entity(EntityBase):
             await handle.request(partial(GetExtent, sub_queue)) if handle.worker.available else None
             for handle in self.partitions
         ]
+
+    async def list_numbers(self, sub_queue: SubQueue, partition_id: int, first: int, count: int) -> list[int]:
+        """Return the first `count` sequence numbers that a partition of a sub-queue has from `first` on."""
+        found: list[int] = await self.partition(partition_id).request(partial(ListNumbers, sub_queue, first, count))
+        return found
 
     async def delete_before(self, sub_queue: SubQueue, partition_id: int, number: int, count: int) -> int:
         """Delete up to `count` available messages of a partition below `number`; return how many."""

@@ -26,7 +26,16 @@ from ..model.descriptions import SubscriptionDescription
 from .locks import HeldSession, LockGroup, LockSource
 from .ready_queue import Reader
 from .records import MESSAGES, Home, Record, expiries_of, message_key
-from .requests import DeleteMessages, GetExtent, LockMessages, Peek, Receive, ReceiveDeferred, ReceiveFromSession
+from .requests import (
+    DeleteMessages,
+    GetExtent,
+    ListNumbers,
+    LockMessages,
+    Peek,
+    Receive,
+    ReceiveDeferred,
+    ReceiveFromSession,
+)
 from .sessions import MessageSessions
 from .state import PartitionState
 from .step import NO_CUT, Counted, Delivery, EventKind, Extent, LockCut, Received, ReceiveMode, Step, new_delivery
@@ -196,7 +205,7 @@ class ReceiveHandlers:
         bytes_left = request.bytes_max - sum(len(payload) for _, payload in found)
         rows_left = PEEKED_ROWS_MAX
         identity = None if request.session_id is None else folded(request.session_id)
-        for home, rows in self._runs(request, view):
+        for home, rows in self._runs(self._homes(request), request.from_sequence_number, request.count, view):
             rows_left -= len(rows)
             last = rows[-1][0]
             if identity is not None:
@@ -224,6 +233,17 @@ class ReceiveHandlers:
         for until_at, run in groupby(zip(ends, rows, strict=True), itemgetter(0)):
             payloads += self._encoder(state, locked_until_at=until_at).encode_rows([row for _, row in run])
         return payloads
+
+    def list_numbers(self, request: ListNumbers, now: int, view: Reader, step: Step) -> None:
+        """Answer with numbers of all homes of a sub-queue, in order."""
+        del now
+        found: list[int] = []
+        homes = PEEK_HOMES[request.sub_queue]
+        for _, rows in self._runs(homes, request.from_sequence_number, request.count, view):
+            found += [number for number, _ in rows]
+            if len(found) >= request.count:
+                break
+        step.effects.append((request.reply, found[: request.count]))
 
     def get_extent(self, request: GetExtent, now: int, view: Reader, step: Step) -> None:
         """Answer with the extent of a sub-queue."""
@@ -402,12 +422,14 @@ class ReceiveHandlers:
             with_origins=self._of_subscription,
         )
 
-    def _runs(self, request: Peek, view: Reader) -> Iterator[tuple[Home, Rows]]:
-        """Yield the rows of all homes of a sub-queue in order of the numbers, a run of one home at a time."""
-        first = max(0, request.from_sequence_number)
+    def _runs(self, homes: Sequence[Home], first: int, count: int, view: Reader) -> Iterator[tuple[Home, Rows]]:
+        """Yield the rows of homes from a number on in order of the numbers, a run of one home at a time.
+
+        `count` is how many are wanted.
+        """
         sources = {
-            home: self._home_chunks(home, first, view, min(SCAN_ROWS_MAX, request.count))
-            for home in self._homes(request)
+            home: self._home_chunks(home, max(0, first), view, min(SCAN_ROWS_MAX, count))
+            for home in homes
             if self._state.counters.messages[home]
         }
         chunks = {home: chunk for home, source in sources.items() if (chunk := next(source, []))}

@@ -293,6 +293,16 @@ class Peek(WithReply):
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class ListNumbers(WithReply):
+    """List the first `count` sequence numbers of a sub-queue from `from_sequence_number` on; `reply` gets them."""
+
+    sub_queue: SubQueue
+    from_sequence_number: int
+    count: int
+    reply: Callable[[list[int] | BrokerError], None]
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class GetExtent(WithReply):
     """Get the `Extent` of a sub-queue."""
 

@@ -40,7 +40,7 @@ from .offsets import (
 )
 from .plan import NumbersTask, split_runs
 from .positions import Extents, ExtentTracker, starts_at
-from .retries import with_retries
+from .retries import management_node, with_retries
 from .watching.identity import is_other, other_generation, tell_loss
 from .watching.outage import OutageWatch
 from .watching.pace import Pace
@@ -55,6 +55,8 @@ SURE_S: Final = 10.0
 """How long an unchanged count of messages passes for an unchanged queue: one may have gone while another one came."""
 
 PEEK_COUNT: Final = 500
+NUMBERS_COUNT: Final = 2_000
+"""Messages and numbers of one request."""
 
 Json = dict[str, Any]
 
@@ -260,6 +262,10 @@ class SubQueueFollower:
         return listing
 
     def _listed(self, connection: Any, extents: Extents) -> Listing:
+        if extents.exact:
+            listed = self._listed_by_number(connection, extents)
+            if listed is not None:
+                return listed
         management = PatientPeeks(connection.management(self._options.entity))
         numbers: list[int] = []
         at_ms: dict[int, int] = {}
@@ -276,6 +282,21 @@ class SubQueueFollower:
                             at_ms[found.sequence_number] = found.enqueued_at_ms
         self._request_count += management.request_count
         return Listing(extents, runs_of(numbers), at_ms)
+
+    def _listed_by_number(self, connection: Any, extents: Extents) -> Listing | None:
+        """The list by an operation that only emubus has, which sends no messages; None if it does not know it."""
+        management = management_node(connection, self._options.entity, extents.generation)
+        numbers: list[int] = []
+        for partition, following in sorted(extents.following.items()):
+            first = max(base_of(partition), extents.first.get(partition, base_of(partition)))
+            while first < following:
+                found = management.numbers(partition, first, NUMBERS_COUNT)
+                if found is None:
+                    return None
+                self._request_count += 1
+                numbers += (number for number in found if number < following)
+                first = found[-1] + 1 if len(found) == NUMBERS_COUNT else following
+        return Listing(extents, runs_of(numbers))
 
     # ---- where the query is
 

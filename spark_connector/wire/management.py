@@ -36,6 +36,7 @@ GENERATION: Final = "emubus:generation"
 """The property of a request that the service refuses if the entity has another generation (emubus only)."""
 
 GET_PARTITIONS: Final = "emubus:get-partitions"
+LIST_NUMBERS: Final = "emubus:list-sequence-numbers"
 DELETE_BEFORE: Final = "emubus:delete-messages-before"
 DELETE_BY_NUMBER: Final = "emubus:delete-messages"
 CLAIM: Final = "emubus:claim-messages"
@@ -174,6 +175,14 @@ class Management:
             )
             for row in body["partitions"]
         ]
+
+    def numbers(self, partition_id: int, first: int, count: int) -> list[int] | None:
+        """Up to `count` sequence numbers that a partition has from `first` on, in order; None if it is not offered."""
+        body = {"partition-id": Int(partition_id), "from-sequence-number": int(first), "message-count": Int(count)}
+        response = self.request(LIST_NUMBERS, body)
+        if _is_unknown(response):
+            return None
+        return [int(each) for each in self._required(response).body["sequence-numbers"]]
 
     def message_sessions(self) -> list[str]:
         """Every message session that has active messages or a state."""

@@ -231,6 +231,10 @@ class FakeVerbs:
         self.calls.append(("delete before", address, partition_id, number, count))
         return min(count, self.deletable)
 
+    async def list_numbers(self, address: str, partition_id: int, first: int, count: int) -> list[int]:
+        self.calls.append(("list numbers", address, partition_id, first, count))
+        return [first, first + 7]
+
     async def delete_by_number(self, address: str, numbers: Sequence[int]) -> int:
         self.calls.append(("delete by number", address, [*numbers]))
         return min(len(numbers), self.deletable)

@@ -52,6 +52,13 @@ async def test_deleting_below_a_number_names_the_field_that_is_missing(ask: Aske
     assert missing in answer.description
 
 
+async def test_numbers_are_listed_without_their_messages(ask: Asker) -> None:
+    body = {"partition-id": Int(2), "from-sequence-number": Long(2 << 48), "message-count": Int(9_999)}
+    answer = await ask("emubus:list-sequence-numbers", body)
+    assert (answer.status, list(answer.body["sequence-numbers"].values)) == (200, [2 << 48, (2 << 48) + 7])
+    assert ask.wire.broker.calls == [("list numbers", "q", 2, 2 << 48, 2_000)]
+
+
 async def test_deleting_by_number_tells_how_many_it_were(ask: Asker) -> None:
     ask.wire.broker.deletable = 2
     answer = await ask("emubus:delete-messages", {"sequence-numbers": Array(0x81, (3, 2 << 48, 5))})

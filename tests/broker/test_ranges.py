@@ -81,6 +81,23 @@ async def test_messages_below_a_number_are_deleted_and_no_others() -> None:
     assert sum(each.message_count for each in extents if each is not None) == 61
 
 
+async def test_the_numbers_of_a_sub_queue_are_listed_in_order_whatever_their_state() -> None:
+    broker = open_broker(QueueDescription("q"))
+    for number in range(6):
+        await send(broker, "q", encoded(str(number)))
+    receiver = Receiver(broker, "q")
+    deliveries = await receiver.receive(6)
+    for place in (4, 1, 5, 2):
+        await receiver.settle(deliveries[place], DeadLetter(None, None, {}))
+    dead = Receiver(broker, "q/$DeadLetterQueue")
+    await dead.settle((await dead.receive(1))[0], Defer({}))
+    assert await broker.list_numbers("q/$DeadLetterQueue", 0, 0, 9) == [2, 3, 5, 6]
+    assert await broker.list_numbers("q/$DeadLetterQueue", 0, 3, 2) == [3, 5]
+    assert await broker.list_numbers("q", 0, 0, 9) == [1, 4]
+    with pytest.raises(BrokerError):
+        await broker.list_numbers("q", 1, 0, 9)
+
+
 async def test_messages_are_deleted_by_their_numbers_and_no_others() -> None:
     broker = open_broker(QueueDescription("q", enable_partitioning=True))
     for number in range(48):

@@ -171,6 +171,7 @@ NODE_RIGHTS = {
         "com.microsoft:remove-rule",
         "com.microsoft:enumerate-rules",
         "emubus:get-partitions",
+        "emubus:list-sequence-numbers",
         "emubus:delete-messages-before",
         "emubus:delete-messages",
         "emubus:claim-messages",

@@ -119,6 +119,14 @@ def test_what_a_service_does_not_know_is_none(
     assert (node.partitions(), node.delete_before(0, 1, 1), node.batch_delete(1, 0)) == (None, None, None)
 
 
+def test_numbers_are_listed(connection: Connection, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(connection, queue, b"a", b"b", b"c")
+    node = connection.management(queue)
+    assert (node.numbers(0, 0, 2), node.numbers(0, 3, 9), node.numbers(0, 4, 9)) == ([1, 2], [3], [])
+    monkeypatch.setattr(management, "LIST_NUMBERS", "com.example:unknown")
+    assert node.numbers(0, 0, 9) is None
+
+
 def test_messages_are_deleted_by_their_numbers(
     connection: Connection, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
