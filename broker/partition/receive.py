@@ -182,7 +182,7 @@ class ReceiveHandlers:
                     source.lift(number)
             group = self._new_group(source, home, now, held)
             by = "" if held is None else held.by
-            locked += self._deliver(found, expiries_of(found), group, ReceiveMode.PEEK_LOCK, step, by)
+            locked += self._deliver(found, expiries_of(found), group, ReceiveMode.PEEK_LOCK, step, by, by_operator=True)
         step.effects.append((request.reply, locked))
 
     def peek(self, request: Peek, now: int, view: Reader, step: Step) -> None:
@@ -374,10 +374,13 @@ class ReceiveHandlers:
         step: Step,
         by: str = "",
         believed_ms: int = 0,
+        *,
+        by_operator: bool = False,
     ) -> list[Delivery]:
         """Lock or remove the messages of one home and session, and build their deliveries for the client `by`.
 
-        The receiver believes that the locks end `believed_ms` later than they do.
+        The receiver believes that the locks end `believed_ms` later than they do. `by_operator`: it is no client of
+        the protocol, and the state says where a message is, as in a peek.
         """
         if not rows:
             return []
@@ -392,7 +395,8 @@ class ReceiveHandlers:
                 step.note(EventKind.RECEIVED, state.ref, numbers, by=by)
         sizes = [len(row) for _, row in rows]
         # Of a message that the receiver asked for by its number.
-        message_state = None if group.home is group.ready_queue.home else STATES[group.home]
+        is_ready = group.home is group.ready_queue.home
+        message_state = (0 if by_operator else None) if is_ready else STATES[group.home]
         if mode is ReceiveMode.PEEK_LOCK:
             state.locks.add(group, tokens, numbers, sizes, expiries)
             until_at = _shown_end(group)

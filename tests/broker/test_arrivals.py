@@ -91,6 +91,15 @@ async def test_a_message_that_was_scheduled_is_received_as_such(path: str, clock
     assert peeked == [0, 0]
 
 
+async def test_an_operator_sees_of_a_message_that_was_scheduled_where_it_is(clock: Clock) -> None:
+    broker = open_broker(QueueDescription("q"), clock=clock)
+    await send(broker, "q", later(clock, 5_000))
+    clock.advance(5_000)
+    await settle_down()
+    (locked,) = await broker.lock_by_number("q", range(1, 5))
+    assert read(locked.payload).annotations["x-opt-message-state"] == 0
+
+
 async def test_a_message_sent_with_a_scheduled_time_waits_too(clock: Clock, queue: QueueDescription) -> None:
     broker = open_broker(queue, clock=clock)
     await send(broker, "q", later(clock, 1_000, "later"))
