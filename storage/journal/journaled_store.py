@@ -203,6 +203,8 @@ class JournaledStore:
         committed, self._committed = self._committed, None
         if committed is not None:
             self._pending.merge(committed)
+            if not self._pending.tables:  # the batch changed nothing: the journal need not wait for the file
+                self.journal.flushed(self.name)
         if self._file_number is not None:
             with self._file.view() as view:
                 row = view.get(META_TABLE, JOURNAL_KEY)

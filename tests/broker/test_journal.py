@@ -168,9 +168,8 @@ async def test_a_journal_that_fails_leaves_one_outcome_unknown_and_sends_go_on(
             await put(broker, BUSY, "unknown")
     clock.advance(1_000)
     await until(lambda: not any(store.has_pending for store in stores))
-    await put(broker, BUSY, "next")
+    await put(broker, BUSY, "next")  # into the file, or into the journal if that works again by now
     await put(broker, IDLE[1], "other")
-    assert not any(store.has_pending for store in stores)
     assert await bodies(broker) == ["idle", "next", "other"]
     await broker.stop()
     assert journal.is_empty

@@ -436,6 +436,25 @@ def test_a_store_that_does_not_flush_sends_the_others_into_their_files_until_it_
     assert keys_of(pair[0]) == [b"idle", b"more"]
 
 
+def test_a_batch_that_changed_nothing_keeps_no_lap_from_beginning(pair: list[Store], journal: Journal) -> None:
+    with pair[0].begin(0) as batch:
+        batch.commit()
+    pair[0].begin(0).abort()
+    laps = [(put(pair[1], b"%d" % number, bytes(1500), 1500), journal.lap)[1] for number in range(10)]
+    assert laps[-1] > 3
+    assert (pair[0].wants_flush, pair[0].has_pending) == (False, False)
+
+
+def test_a_batch_that_changed_nothing_is_no_row_that_the_journal_has_at_the_end(
+    pair: list[Store], journal: Journal
+) -> None:
+    for store in pair:
+        with store.begin(0) as batch:
+            batch.commit()
+        store.close()
+    assert journal.is_empty
+
+
 def test_a_store_hears_when_it_should_flush(pair: list[Store]) -> None:
     calls: list[str] = []
     pair[0].on_flush_wanted(lambda: calls.append("first"))
