@@ -234,7 +234,7 @@ def json_value(value: object) -> object:
         case uuid.UUID():
             return {"type": "uuid", "value": str(value)}
         case Decimal32() | Decimal64() | Decimal128():
-            return {"type": type(value).__name__.lower(), "value": decimals.to_text(value)}
+            return {"type": type(value).__name__.lower(), "value": decimals.meant(value)}
         case bytes():
             kind = "binary" if type(value) is bytes else type(value).__name__.lower()
             return {"type": kind, "value": _base64(value)}

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
-from emubus.broker.rules import FilterException
+from emubus.broker.model.descriptions import CorrelationFilter, RuleDescription, SqlFilter, TypedText
+from emubus.broker.rules import FilterException, MessageContext, RuleIndex, compile_filter, rule_from_amqp
 from emubus.codec import decimals
-from emubus.codec.types import Char, Described, Float, Int, Long, Symbol, Uint, Ulong
+from emubus.codec.types import Char, Decimal128, Described, Float, Int, Long, Symbol, Uint, Ulong
 
+from .messages import message
 from .operators import ARITHMETIC, KINDS, TICKS_AT_1970, UNARY, Cell, arithmetic, comparisons, decimal_128
 from .test_operators import made, typed
 
@@ -116,6 +118,37 @@ def test_a_result_is_that_of_csharp(line: str) -> None:
         assert not Decimal(decimals.to_text(difference))
     else:
         assert typed(found) == typed(wanted) or found != found  # NaN
+
+
+@pytest.mark.parametrize(
+    ("octets", "number"),
+    [
+        ("0c3c00000000000000000000000007c6", "19.90"),
+        ("8c3e0000000000000000000000000005", "-0.5"),
+        ("0c400000000000000000000000000000", "0"),
+        ("0c080000000000000000000000000001", "0.0000000000000000000000000001"),
+        ("0c400000ffffffffffffffffffffffff", "79228162514264337593543950335"),
+        ("303c00000000000000000000000007c6", "19.90"),  # by the standard, as all others write it
+    ],
+)
+def test_a_decimal_is_read_as_the_library_of_net_writes_it(octets: str, number: str) -> None:
+    """`DecimalEncoding.cs` of azure-amqp loses two bits of the exponent, and .NET's readers do not notice."""
+    raw = Decimal128(bytes.fromhex(octets))
+    assert format(Decimal(decimals.meant(raw)), "f") == number
+    seen = MessageContext(message({"p": raw}))
+    assert compile_filter(SqlFilter("p = p AND p + 0 = p AND p < @above", {"@above": 1e30}))(seen) is True
+    equal = CorrelationFilter(properties={"P": TypedText("decimal", number)})
+    assert compile_filter(equal)(seen) is True
+    index = RuleIndex()
+    index.put_subscription("s", [RuleDescription("r", equal)])
+    assert len(index.matches(seen)) == 1
+    assert typed(made("SET q = p + 0", {"p": raw})["q"]) == typed(decimal_128(number))
+
+
+def test_a_correlation_filter_of_net_has_its_decimal() -> None:
+    raw = Decimal128(bytes.fromhex("0c3c00000000000000000000000007c6"))
+    rule = rule_from_amqp("r", {"correlation-filter": {"properties": {"price": raw}}})
+    assert rule.filter == CorrelationFilter(properties={"price": TypedText("decimal", "19.90")})
 
 
 def test_every_kind_of_the_program_is_one_of_the_tables() -> None:
