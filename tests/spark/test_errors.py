@@ -148,7 +148,7 @@ def test_an_entity_that_is_missing_is_named_by_reads_writes_and_streams(
     spark: SparkSession, options: Options, tmp_path: Path
 ) -> None:
     assert read(spark, options | {"topic": "none", "subscription": "such"}) == NOT_FOUND.format(
-        "none/Subscriptions/such", "sbemulatorns:Topic:none|such"
+        "none/Subscriptions/such", "sb://sbemulatorns.servicebus.windows.net/none/Subscriptions/such"
     )
     assert write(spark, options | {"queue": "none"}) == NOT_FOUND.format(
         "none", "sb://sbemulatorns.servicebus.windows.net/none"

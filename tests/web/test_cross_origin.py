@@ -35,7 +35,7 @@ class _Nothing(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the name of the base class
         """Say nothing."""
 
 

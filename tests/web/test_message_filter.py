@@ -176,9 +176,15 @@ def test_the_time_to_live_is_read_from_the_header() -> None:
     assert is_true(expression, seen[0], None)
 
 
-def test_a_property_whose_name_a_message_gives_is_read_from_its_annotations() -> None:
+def test_a_property_whose_name_a_message_gives_is_one_of_the_application() -> None:
+    """`property()` reads no system property, whatever its name; `sys.` does [wire 10.9]."""
     annotations = Described(Ulong(0x72), {Symbol("x-opt-partition-key"): "red"})
     named = Described(Ulong(0x74), {"colour": "sys.PartitionKey"})
-    seen = [Seen(0, 1, encode(annotations) + encode(named), None), Seen(0, 2, encode(named), None)]
-    assert chosen_by(Criteria(where="P (colour) = 'red'"), seen) == seen[:1]
+    painted = Described(Ulong(0x74), {"colour": "paint", "paint": "red"})
+    seen = [
+        Seen(0, 1, encode(annotations) + encode(named), None),
+        Seen(0, 2, encode(named), None),
+        Seen(0, 3, encode(painted), None),
+    ]
+    assert chosen_by(Criteria(where="P (colour) = 'red'"), seen) == seen[2:]
     assert chosen_by(Criteria(where="sys.partitionkey = 'red'"), seen) == seen[:1]

@@ -15,7 +15,11 @@ from .kit import Proxy, endpoint_of, envelope, message, peeked
 
 
 def bodies(connection: Connection, queue: str) -> list[bytes]:
-    return peeked(connection.management(queue).peek(1, 1000))
+    """All messages of a new queue; a peek returns 250 at most."""
+    management, found = connection.management(queue), list[bytes]()
+    while page := management.peek(1 + len(found), 1000):
+        found += peeked(page)
+    return found
 
 
 def codes(outcomes: list[tuple[object, ConnectorError | None]]) -> dict[object, Code | None]:
