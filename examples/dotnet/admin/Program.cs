@@ -1,4 +1,5 @@
 // Creates a queue, shows its message count and deletes it: dotnet run. From 7.20.1 the client uses plain HTTP and this port.
+// Not run by a test of this repository.
 using Azure.Messaging.ServiceBus.Administration;
 
 string connectionString = Environment.GetEnvironmentVariable("SERVICEBUS_ADMIN_CONNECTION_STRING")

@@ -1,4 +1,5 @@
 // Processes the messages of queue.1, eight at a time, until Enter is pressed: dotnet run.
+// Not run by a test of this repository.
 using Azure.Messaging.ServiceBus;
 
 string connectionString = Environment.GetEnvironmentVariable("SERVICEBUS_CONNECTION_STRING")
