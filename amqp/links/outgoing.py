@@ -340,7 +340,7 @@ class OutgoingLink(OutgoingDeliveries):
                 done(self.told(error))
 
     def told(self, error: BrokerError) -> BrokerError:
-        """What the client is told instead of a settlement's error."""
+        """The error that a settlement is refused with instead of its own."""
         return error
 
     # ---- the end

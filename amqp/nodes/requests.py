@@ -73,7 +73,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class ReplyRoom:
-    """What there is for one response: it may have `bytes_max`, and one that may be large is made within `turn()`."""
+    """Room for one response: it may have `bytes_max`, and one that may be large is made within `turn()`."""
 
     bytes_max: int
     turn: Callable[[], AbstractAsyncContextManager[None]]

@@ -41,7 +41,7 @@ from .transaction import FindVia, Transaction, TransactionRef
 
 TIMEOUT_MS = 120_000  # from the declaration [wire 8]
 TIMED_OUT_KEPT_MAX = 1_000
-"""So many transactions whose time was over are told from those that were never declared."""
+"""So many transactions whose time was over are known apart from those that were never declared."""
 
 
 class Transactions:

@@ -334,7 +334,7 @@ class MessageSessions:
         return shared.token or new_lock_tokens(self._state.index, 1)[0]
 
     def _hand_over(self, held: HeldSession, request: AcceptSession, now: int, step: Step) -> SessionGrant:
-        """Give a lock, with the message locks in it, to another receiver; the one that had it is told first."""
+        """Give a lock, with the message locks in it, to another receiver; the one that had it learns of it first."""
         step.effects.append((held.lost, service_errors.session_lock_lost()))
         before = held.grant
         until_at = now + self._state.receivable.lock_duration_ms

@@ -232,7 +232,7 @@ async def test_a_sessions_state_and_lock_are_kept_over_the_node(both: Together) 
     await both.nothing()
     both.clock.advance(1_000)
     assert (await ask("renew-session-lock", {"session-id": "s-1"})).condition == "com.microsoft:session-lock-lost"
-    both.clock.advance(1_500)  # it had nothing to settle: it is told a while later
+    both.clock.advance(1_500)  # it had nothing to settle: it learns of it a while later
     await both.frames(DETACH)
 
 

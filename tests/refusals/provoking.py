@@ -329,7 +329,7 @@ NAME = "the lock of a session that is over"
 async def session_over(world: World) -> Told:
     world.wire.attach_receiver("s", 0, filter=session_filter("a"))
     await world.wire.turn(20)
-    for _ in range(10):  # a receiver that has nothing locked is told a while later
+    for _ in range(10):  # a receiver that has nothing locked learns of it a while later
         world.clock.advance(LOCK_MS)
     return await world.detached()
 

@@ -1,4 +1,4 @@
-"""A server with entities of each kind, and a client of each face: what each of them is told when it is refused."""
+"""A server with entities of each kind, and a client of each face: what each of them gets when it is refused."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Face(StrEnum):
 
 @dataclass(frozen=True)
 class Told:
-    """What a client is told: condition (AMQP), status (HTTP and nodes), and the text without its tail."""
+    """What a client gets: condition (AMQP), status (HTTP and nodes), and the text without its tail."""
 
     condition: str | None
     status: int | None

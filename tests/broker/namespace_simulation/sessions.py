@@ -140,7 +140,8 @@ class Sessions:
         run.world.loop.run_until_idle()
         consumer.set_credit(0)
         holding = holder.holding
-        if holding.until <= run.model.now:  # by time: its receiver is told a while later, and gets nothing meanwhile
+        # by time: its receiver learns of it a while later, and gets nothing meanwhile
+        if holding.until <= run.model.now:
             if got:
                 run.report("one holder", f"{command} gets messages of a session that it no longer holds")
             return
