@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from emubus.broker.api import DeadLetter
+from emubus.broker.model.profiles import LIMITS, Profile
+from emubus.config_file.reading import parse_config
 from emubus.server import Server
 
 from ..broker.driving import encoded
@@ -109,3 +112,11 @@ async def test_a_target_that_does_not_exist_is_a_bad_request_with_the_sub_code_o
         expected = f"SubCode=40400. The {what} forwarding destination entity 'none' does not exist."
         assert (refused.status, refused.root.findtext("Code")) == (400, "400")
         assert refused.detail.startswith(expected)
+
+
+def test_a_configuration_file_may_name_any_host() -> None:
+    elsewhere = "sb://another-company.servicebus.windows.net/target"
+    queues = [{"Name": "target", "Properties": {}}, {"Name": "q", "Properties": {"ForwardTo": elsewhere}}]
+    text = json.dumps({"UserConfig": {"Namespaces": [{"Name": "ns", "Queues": queues, "Topics": []}]}})
+    found = {each.name: each.forward_to for each in parse_config(text, LIMITS[Profile.STANDARD]).topology.queues}
+    assert found == {"target": None, "q": elsewhere}
