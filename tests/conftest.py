@@ -9,6 +9,7 @@ import gc
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import wraps
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -52,6 +53,7 @@ def servers_are_checked() -> Iterator[None]:
     """Checks the invariants of all partitions of every `EmubusServer` of this process before it closes."""
     close = EmubusServer.close
 
+    @wraps(close)
     def checked_close(self: EmubusServer) -> None:
         try:
             if self._thread.is_alive():  # `close` may be called again

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
 import subprocess
 import tomllib
+import typing
 from functools import cache
 from pathlib import Path
 
@@ -111,6 +114,23 @@ def test_no_module_is_dead() -> None:
         )
     ]
     assert dead == []
+
+
+@pytest.mark.parametrize("module", ["emubus.testing", "emubus.broker.api", "emubus.spark_connector"])
+def test_what_others_import_is_documented(module: str) -> None:
+    """Public classes, their methods and functions say what they do; elsewhere a docstring is a choice."""
+    silent = []
+    exports = importlib.import_module(module)
+    for name in exports.__all__:
+        exported = getattr(exports, name)
+        if not callable(exported) or typing.get_origin(exported) is not None:
+            continue
+        parts = {name: exported}
+        if inspect.isclass(exported):
+            own = {each: getattr(exported, each) for each in vars(exported) if not each.startswith("_")}
+            parts |= {f"{name}.{each}": part for each, part in own.items() if inspect.isfunction(part)}
+        silent += [each for each, part in parts.items() if not inspect.getdoc(part)]
+    assert silent == []
 
 
 def lines_of_tests(pattern: re.Pattern[str], *but: str) -> list[str]:
