@@ -47,6 +47,7 @@ from .snapshots import Snapshots, finish_restore
 from .stopping import catch_signals, stop_on_signal
 from .storage import Durability, Store, StoreError, no_failpoint, open_store
 from .story.ring import Story
+from .telemetry.sampler import Sampler
 from .tls import (
     FOLDER,
     HANDSHAKE_FAILURE,
@@ -58,7 +59,6 @@ from .tls import (
     stranger_context,
 )
 from .web.lazy_server import LazyHttpServer
-from .web.sampling.sampler import Sampler
 from .web.services import Services
 
 if TYPE_CHECKING:

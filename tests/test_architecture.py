@@ -15,6 +15,9 @@ FOLDERS = ("amqp", "broker", "codec", "conditions", "emubus", "spark_connector",
 GROUND = "broker"  # the files of broker/ itself, but for the two of its facade
 FACADE = "broker/facade"
 FACADE_FILES = {"broker/broker.py", "broker/api.py"}
+WEB = "web"  # the files of web/ itself, but for those that compose the application
+WEB_SERVER = "web/server"
+WEB_SERVER_FILES = {"web/server.py", "web/lazy_server.py", "web/metrics.py"}
 ADAPTER_SEES = {
     *(GROUND, FACADE, "broker/admin", "broker/message", "broker/model", "broker/rules", "codec"),
     *("conditions", "conditions/behaviours", "story"),
@@ -49,9 +52,22 @@ MAY_IMPORT: dict[str, set[str]] = {  # room: what it may import besides itself
     "amqp/injection": {"amqp", "amqp/links", "amqp/nodes", "amqp/wire", *ADAPTER_SEES},
     "amqp/links": {"amqp", "amqp/jms", "amqp/nodes", "amqp/wire", *ADAPTER_SEES},
     "amqp": {"amqp/injection", "amqp/jms", "amqp/links", "amqp/nodes", "amqp/wire", *ADAPTER_SEES},
-    "web": {"telemetry", *ADAPTER_SEES},
+    WEB: {"telemetry", *ADAPTER_SEES},
+    "web/transport": {WEB, GROUND},
+    "web/messages": {WEB, *ADAPTER_SEES},
+    "web/atom": {WEB, "web/transport", *ADAPTER_SEES},
+    "web/rest": {WEB, "web/transport", "web/control", *ADAPTER_SEES},
+    "web/control": {WEB, "web/messages", "web/transport", "telemetry", *ADAPTER_SEES},
+    "web/page": {WEB, "web/control", "web/messages", "web/transport", "telemetry", *ADAPTER_SEES},
+    WEB_SERVER: {
+        *(WEB, "web/atom", "web/control", "web/messages", "web/page", "web/rest", "web/transport", "telemetry"),
+        *ADAPTER_SEES,
+    },
     "spark_connector": {"codec"},
-    "emubus": {"amqp", "web", "storage", "spark_connector", "telemetry", *ADAPTER_SEES},
+    "emubus": {
+        *("amqp", "storage", "spark_connector", "telemetry", WEB, WEB_SERVER, "web/atom", "web/control"),
+        *ADAPTER_SEES,
+    },
 }
 ALLOWED: set[tuple[str, str]] = set()  # (module, room) that break the table: none
 
@@ -140,6 +156,8 @@ def room(name: str) -> str:
     """The room of a file: the longest entry of the table that its path begins with."""
     if name in FACADE_FILES:
         return FACADE
+    if name in WEB_SERVER_FILES:
+        return WEB_SERVER
     return max((each for each in MAY_IMPORT if name.startswith(f"{each}/")), key=len)
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from ..broker.errors import BrokerError, Condition, KeysDifferError, TargetMissingError
 from ..broker.service_errors import RESOURCES
 from ..broker.tracking import http_tail
-from .atom.markup import escaped
+from .markup import escaped
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,9 @@ EXISTS: Final = (
 """The answer to creating a queue or topic that exists."""
 
 
+EXCERPT_CHARS_MAX: Final = 80
+
+
 class HttpRefusal(Exception):  # noqa: N818 - the answer to a request; not every one is an error of the broker
     """An error answer that does not come from the broker, or has a text of its own."""
 
@@ -87,6 +90,11 @@ class HttpRefusal(Exception):  # noqa: N818 - the answer to a request; not every
         super().__init__(f"{status}: {detail}")
         self.status = status
         self.detail = detail
+
+
+def excerpt(text: str) -> str:
+    """Untrusted text, cut to a length that fits an error message."""
+    return text if len(text) <= EXCERPT_CHARS_MAX else f"{text[:EXCERPT_CHARS_MAX]}…"
 
 
 def rest_refusal_of(error: BrokerError) -> HttpRefusal:

@@ -10,8 +10,8 @@ from aiohttp import hdrs, web
 from ..broker.errors import BrokerError
 from ..telemetry.collecting import collect
 from ..telemetry.prometheus import Exposition
-from .authorization import require_manage
 from .services import Services
+from .transport.authorization import require_manage
 
 PATH: Final = "/metrics"
 

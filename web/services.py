@@ -20,7 +20,7 @@ from ..broker.names import KeptFile, SnapshotName
 from ..conditions.engine import Conditions
 from ..conditions.fault_table import FaultTable
 from ..story.ring import Story
-from .sampling.sampler import Sampler
+from ..telemetry.sampler import Sampler
 
 if TYPE_CHECKING:
     from ..telemetry.collecting import Sources

@@ -30,8 +30,8 @@ from ..conditions.behaviour import Value
 from ..conditions.fault_table import Fault, FaultKind, FaultOperation
 from ..web.atom.entries import entity_entry, named_entry, rule_entry
 from ..web.atom.feeds import ENTRY_TYPE
-from ..web.atom.markup import ATOM
 from ..web.control import ROOT
+from ..web.markup import ATOM
 from ..web.services import Snapshot
 from .answers import Answer, AnswerError, parse_answer
 from .conditions import ConditionReport, ConditionVerbs, parameters_of

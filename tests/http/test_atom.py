@@ -30,10 +30,10 @@ from emubus.broker.model.profiles import LIMITS, Profile, limits_for
 from emubus.broker.partition.records import HOMES
 from emubus.web.atom.descriptions import ReadContext, subscription_in, top_level_in
 from emubus.web.atom.fields import FIELDS, EntityView, description_markup
-from emubus.web.atom.markup import escaped, instant, quoted, ticks
 from emubus.web.atom.parsing import description_in
 from emubus.web.atom.rules import rule_in, rule_markup
 from emubus.web.errors import ANSWERS, HttpRefusal, refusal_of
+from emubus.web.markup import escaped, instant, quoted, ticks
 from emubus.web.resources import Resource, ResourceKind, resource_of
 
 STANDARD = LIMITS[Profile.STANDARD]

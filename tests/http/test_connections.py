@@ -20,8 +20,8 @@ from emubus.listener import ACCEPT_PAUSE_MS, SPEAK_WAIT_MS, Listener
 from emubus.server import Server
 from emubus.tls import ca_file
 from emubus.web.limits import IDLE_MS, STRANGER_CHUNK_BYTES
-from emubus.web.masking import MaskGuard
 from emubus.web.transport.connection import STALL_MS
+from emubus.web.transport.masking import MaskGuard
 
 from ..broker.namespace import loop_turns
 from .administering import entry, running

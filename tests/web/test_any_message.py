@@ -30,9 +30,9 @@ from emubus.web.json_reader import read_json
 from emubus.web.json_writer import json_pieces
 from emubus.web.messages.json_lines import line_of, message_of
 from emubus.web.messages.transfer import LINE_VALUES_MAX
-from emubus.web.page.messages.resending import form_values
-from emubus.web.page.messages.table import COLUMNS
+from emubus.web.page.message_columns import COLUMNS
 from emubus.web.page.rendering import body_bytes, message_view
+from emubus.web.page.resending import form_values
 from emubus.web.page.routes import VIEWS
 from emubus.web.rest.received import answer
 

@@ -16,9 +16,10 @@ from ...broker.ids import new_shared_key
 from ...broker.model.catalog import Description
 from ...broker.model.descriptions import JmsSubscription, QueueDescription, SubscriptionDescription, TopicDescription
 from ...broker.model.profiles import Limits, defaults_of, size_mb_from_client
+from ..errors import excerpt
 from .fields import FIELDS, Field, boolean
 from .keys import keys_in
-from .parsing import bad, child, children, excerpt, local_name, text_of
+from .parsing import bad, child, children, local_name, text_of
 from .rules import rule_of
 
 _CLASSES: Final = {kind.kind.element: kind for kind in FIELDS}

@@ -11,9 +11,9 @@ from ...broker.model.catalog import Description
 from ...broker.model.descriptions import RuleDescription, SubscriptionDescription
 from ...broker.model.durations import format_duration
 from ...broker.model.profiles import KIB
+from ..markup import ATOM, CONNECT, INSTANCE, element
 from .fields import FIELDS, Field, client_affine
 from .keys import keys_markup
-from .markup import ATOM, CONNECT, INSTANCE, element
 from .rules import KIND, rule_markup
 
 _BYTES: Final = "max_message_bytes"

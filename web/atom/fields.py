@@ -23,8 +23,8 @@ from ...broker.model.descriptions import (
 )
 from ...broker.model.durations import format_duration, parse_duration, parse_limit
 from ...broker.model.profiles import KIB, Limits, aggregate_size_mb, message_bytes_max
+from ..markup import CONNECT, COUNTS, INSTANCE, element, instant
 from .keys import keys_markup
-from .markup import CONNECT, COUNTS, INSTANCE, element, instant
 
 MESSAGE_SIZE_SINCE: Final = "2021-05"
 FILTER_COUNTS_SINCE: Final = "2024-05"

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from ..errors import HttpRefusal
-from .parsing import excerpt
+from ..errors import HttpRefusal, excerpt
 
 FILTER_CHARS_MAX: Final = 1024
 DEPTH_MAX: Final = 50

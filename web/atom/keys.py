@@ -11,8 +11,9 @@ from xml.etree.ElementTree import Element
 
 from ...broker.keys import Right
 from ...broker.model.descriptions import AuthorizationRule
-from .markup import element
-from .parsing import bad, child, children, excerpt, local_name, text_of, type_of
+from ..errors import excerpt
+from ..markup import element
+from .parsing import bad, child, children, local_name, text_of, type_of
 
 TYPE: Final = "SharedAccessAuthorizationRule"
 

@@ -34,10 +34,11 @@ from ...broker.model.profiles import Partitioning, Profile
 from ...broker.model.validation import is_rule_name
 from ...broker.service_errors import HOST_SUFFIX
 from ...conditions.strikes import AdminRequest
-from ..authorization import may, may_forward
-from ..errors import HttpRefusal, management_error_body, refusal_of
+from ..errors import HttpRefusal, excerpt, management_error_body, refusal_of
+from ..markup import CONNECT, INSTANCE, element, instant, ticks
 from ..resources import Resource, ResourceKind, resource_of
 from ..services import Services
+from ..transport.authorization import may, may_forward
 from ..transport.connection import BROKEN
 from ..transport.origins import is_of_another_namespace
 from .calls import ManagementCall, body_of
@@ -45,8 +46,7 @@ from .descriptions import ReadContext, subscription_in, top_level_in
 from .feeds import ENTRY_TYPE, FEED_TYPE, FeedEntry, entry_markup, feed_markup, nothing_markup
 from .fields import EntityView, description_markup
 from .filters import OF_RULES, OF_SUBSCRIPTIONS, OF_TOP_LEVEL, EntityFacts, FilterProperty, filter_in
-from .markup import CONNECT, INSTANCE, element, instant, ticks
-from .parsing import bad, description_in, excerpt, local_name
+from .parsing import bad, description_in, local_name
 from .refusals import too_large, unauthorized, wrong_characters
 from .rules import KIND, rule_markup, rule_of
 

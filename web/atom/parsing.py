@@ -14,9 +14,8 @@ from xml.etree.ElementTree import Element, ParseError, TreeBuilder
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import DefusedXMLParser
 
-from ..errors import HttpRefusal
+from ..errors import HttpRefusal, excerpt
 
-EXCERPT_CHARS_MAX = 80
 DEPTH_MAX: Final = 32
 """Descriptions of the service are eight deep. One of 30 000 elements in each other held others up for 380 ms."""
 ELEMENTS_MAX: Final = 20_000
@@ -91,11 +90,6 @@ def text_of(node: Element) -> str:
     if len(node):
         raise bad(f"The element '{excerpt(local_name(node))}' holds elements where it should hold a text.")
     return node.text or ""
-
-
-def excerpt(text: str) -> str:
-    """Untrusted text, cut to a length that fits an error message."""
-    return text if len(text) <= EXCERPT_CHARS_MAX else f"{text[:EXCERPT_CHARS_MAX]}…"
 
 
 def _attribute(node: Element, name: str) -> str | None:

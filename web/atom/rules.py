@@ -25,8 +25,9 @@ from ...broker.model.descriptions import (
     TrueFilter,
     entity_key,
 )
-from .markup import CONNECT, INSTANCE, element, instant
-from .parsing import bad, child, children, excerpt, local_name, text_of, type_of
+from ..errors import excerpt
+from ..markup import CONNECT, INSTANCE, element, instant
+from .parsing import bad, child, children, local_name, text_of, type_of
 from .values import values_in, values_markup
 
 KIND: Final = "RuleDescription"

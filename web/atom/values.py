@@ -12,8 +12,9 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from ...broker.model.descriptions import PropertyValue, TypedText
-from .markup import SCHEMA, SERIALIZATION, escaped
-from .parsing import bad, child, children, excerpt, text_of, type_of
+from ..errors import excerpt
+from ..markup import SCHEMA, SERIALIZATION, escaped
+from .parsing import bad, child, children, text_of, type_of
 
 ENTRY: Final = "KeyValueOfstringanyType"
 _INT32: Final = range(-(2**31), 2**31)

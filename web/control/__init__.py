@@ -1,8 +1,7 @@
 """The control API: inspects and controls a running emubus, over JSON.
 
-Reading order: `schema` (shapes), `endpoints` (what all endpoints share), then the tables: `administration`,
-`messages`, `entities`, `stores`, `failures`, `clock`, `namespace`, `operations`; `openapi` describes them. It
-decides no rule of Service Bus.
+Reading order: `schema` (shapes), `endpoints` (what all endpoints share), then the files that have a table `ENDPOINTS`,
+one for each topic (see `TABLES`); `openapi` describes them. It decides no rule of Service Bus.
 """
 
 from __future__ import annotations
@@ -15,17 +14,31 @@ from aiohttp import web
 
 from ...telemetry.collecting import release
 from ..services import Services
-from . import administration, clock, entities, events, messages, namespace
-from .acting import jobs, lines, templates
+from . import (
+    administration,
+    clients,
+    clock,
+    conditions,
+    entities,
+    events,
+    faults,
+    jobs,
+    message_lines,
+    messages,
+    namespace,
+    samples,
+    session_state,
+    stores,
+    story,
+    templates,
+)
 from .endpoints import ROOT, Endpoint, answer, errors_as_json
-from .failures import conditions, faults, stores
 from .openapi import Tables, document
-from .operations import clients, samples, session_state, story
 
 TABLES: Final[Tables] = {
     ("Administration", "Create, change, delete and export entities and rules."): administration.ENDPOINTS,
     ("Messages", "Send, receive, settle and resubmit messages."): messages.ENDPOINTS,
-    ("Jobs", "Act on many messages; export and import them."): (*jobs.ENDPOINTS, *lines.ENDPOINTS),
+    ("Jobs", "Act on many messages; export and import them."): (*jobs.ENDPOINTS, *message_lines.ENDPOINTS),
     ("Templates", "Messages that are kept to be sent again."): templates.ENDPOINTS,
     ("Entities", "Entities, their partitions, messages and sessions; where a message would go."): (
         *entities.ENDPOINTS,

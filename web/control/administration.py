@@ -28,11 +28,11 @@ from ...broker.model.descriptions import (
     with_fields,
 )
 from ...broker.model.profiles import Limits, defaults_of, size_mb_from_client
-from ..exports.arm import arm_template
-from ..exports.commands import commands
-from ..exports.config_import import CONFIG_BYTES_MAX, import_config
+from ..config_import import CONFIG_BYTES_MAX, import_config
 from ..json_object import JsonObject
 from ..json_writer import json_pieces
+from .arm_template import arm_template
+from .create_commands import commands
 from .endpoints import JSON, ControlCall, ControlRefusal, Endpoint, answer_in_pieces, read_body
 from .entities import ENTITY_AT, ENTITY_PATH
 from .schema import (

@@ -19,12 +19,12 @@ from aiohttp import hdrs, web
 
 from ...broker.aside import ASIDE_BYTES, Aside
 from ...broker.errors import BrokerError, Condition
-from ..authorization import require_manage
 from ..json_object import JsonObject
 from ..json_reader import JsonError, read_json
 from ..json_writer import PIECE_BYTES, json_pieces
 from ..long_work import ASIDE, Pace
 from ..services import Services
+from ..transport.authorization import require_manage
 from ..transport.connection import BROKEN
 from .schema import Invalid, Schema, read, read_text
 

@@ -21,8 +21,8 @@ from ...broker.admin.overview import Overview
 from ..messages.jobs import JOBS
 from ..services import Services
 from ..transport.connection import HttpConnection
-from .acting.jobs import job_json
 from .endpoints import ControlCall, ControlRefusal, Endpoint
+from .jobs import job_json
 from .schema import text
 
 LOOK_MS: Final = 500

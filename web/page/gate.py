@@ -15,7 +15,7 @@ from aiohttp.web_urldispatcher import PlainResource, UrlMappingMatchInfo
 
 from ...broker.access import Access
 from ...broker.keys import Right
-from ..authorization import basic_credentials
+from ..transport.authorization import basic_credentials
 
 HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": (

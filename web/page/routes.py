@@ -13,23 +13,28 @@ from ..long_work import ASIDE
 from ..messages.jobs import JOBS
 from ..messages.templates import TEMPLATES
 from ..services import Services
-from .forms import quoted
-from .gate import HEADERS, BrowserRoot
-from .operations import charts, clients, failures, forwarding, sessions, story
-from .site import ROOT, Site, View, handler
-from .views import (
-    acting,
-    browsing,
+from . import (
+    charts,
+    clients,
     creating,
     editing,
     entity,
+    failures,
+    forwarding,
     importing,
+    kept_templates,
+    message_actions,
+    messages,
     namespace,
     overview,
     rules,
     sending,
-    templates,
+    sessions,
+    story,
 )
+from .forms import quoted
+from .gate import HEADERS, BrowserRoot
+from .site import ROOT, Site, View, handler
 
 VIEWS: Final[Mapping[tuple[str, str], View]] = {
     ("GET", "create"): creating.show,
@@ -40,17 +45,17 @@ VIEWS: Final[Mapping[tuple[str, str], View]] = {
     ("POST", "delete"): entity.delete,
     ("POST", "purge"): entity.purge,
     ("POST", "outage"): entity.outage,
-    ("GET", "messages"): browsing.show,
-    ("GET", "body"): browsing.body,
-    ("POST", "act"): acting.act,
-    ("POST", "stop"): acting.stop,
+    ("GET", "messages"): messages.show,
+    ("GET", "body"): messages.body,
+    ("POST", "act"): message_actions.act,
+    ("POST", "stop"): message_actions.stop,
     ("GET", "send"): sending.show,
     ("POST", "send"): sending.send,
     ("POST", "where"): sending.where,
     ("POST", "import"): importing.load,
     ("POST", "import-config"): importing.load_config,
-    ("POST", "keep-template"): templates.keep,
-    ("POST", "delete-template"): templates.forget,
+    ("POST", "keep-template"): kept_templates.keep,
+    ("POST", "delete-template"): kept_templates.forget,
     ("GET", "rules"): rules.show,
     ("POST", "add-rule"): rules.add,
     ("POST", "delete-rule"): rules.delete,

@@ -28,8 +28,8 @@ from ..transport.connection import BROKEN
 from .flashes import Flash, Flashes
 from .forms import Failed, FormError
 from .gate import CHALLENGE, HEADERS, is_same_origin, require_key
-from .messages.taken import TakenLocks
 from .rates import Rates
+from .taken_locks import TakenLocks
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -16,8 +16,7 @@ from ...broker import service_errors
 from ...broker.api import SEQUENCE_NUMBER_MAX
 from ...broker.ids import token_to_uuid
 from ...broker.message.builder import TTL_MS_MAX
-from ..atom.parsing import excerpt
-from ..errors import HttpRefusal
+from ..errors import HttpRefusal, excerpt
 from ..json_reader import JsonError, read_json
 from .texts import http_date, identifier_text, instant_in, span_s_in
 

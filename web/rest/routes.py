@@ -22,12 +22,11 @@ from ...broker.ids import token_from_uuid, token_to_uuid
 from ...broker.keys import Right
 from ...broker.outcomes import Abandon, Complete, Outcome
 from ...broker.service_errors import lock_lost
-from ..atom.parsing import excerpt
-from ..authorization import require
-from ..errors import HttpRefusal, error_body, rest_refusal_of
+from ..errors import HttpRefusal, error_body, excerpt, rest_refusal_of
 from ..limits import RECEIVE_S, RECEIVE_S_MAX, RETRY_AFTER_S
 from ..long_work import ASIDE
 from ..services import Services
+from ..transport.authorization import require
 from ..transport.connection import BROKEN, HttpConnection
 from .broker_properties import HEADER, as_header
 from .received import answer

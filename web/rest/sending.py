@@ -16,8 +16,7 @@ from aiohttp import hdrs, web
 
 from ...broker.api import Sender
 from ...broker.message.builder import NewMessage, envelope
-from ..atom.parsing import excerpt
-from ..errors import HttpRefusal
+from ..errors import HttpRefusal, excerpt
 from ..json_reader import JsonError, read_json
 from ..limits import BATCH_JSON_FACTOR
 from ..long_work import ASIDE

@@ -1,1 +1,1 @@
-"""HTTP connections: their limits and time-outs, allowed origins, AMQP over WebSocket."""
+"""HTTP connections: their limits and time-outs, allowed origins, who may do what, AMQP over WebSocket."""

@@ -31,7 +31,7 @@ from ..limits import (
     STRANGER_CHUNK_BYTES,
     UNHANDLED_BYTES_MAX,
 )
-from ..masking import MaskGuard
+from .masking import MaskGuard
 
 if TYPE_CHECKING:
     from logging import Logger

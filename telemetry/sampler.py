@@ -1,0 +1,139 @@
+"""Samples the broker's counters each second, from the start of the server to its end.
+
+Knows which counters there are and how two readings become rates. A sample reads only partitions in memory: what is not
+in memory does not change. Owned by the composition root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import structlog
+
+from ..broker.admin import figures
+from ..broker.admin.figures import Activity
+from ..broker.broker import Broker
+from ..broker.clock import Clock, Timer
+from .series import SPANS, Series, Span
+
+EVERY_MS: Final = 1_000
+ENTITIES_MAX: Final = 100
+"""Entities with a series of their own; the one that has been quiet for longest makes room."""
+OF_ENTITY: Final = ("in", "out", "depth", "dead", "refused", "lock_losses")
+OF_NAMESPACE: Final = (*OF_ENTITY, "commit_ms")
+"""Figures: messages per second in and out, active messages, dead letters, refusals and expired locks per second, and
+the mean duration of commits (ms; no value in a second without one)."""
+
+NOTHING: Final = Activity(0, 0, 0, 0, 0)
+
+log = structlog.get_logger(__name__)
+
+
+class Sampler:
+    """The series of the namespace, and of the entities in which something went on lately."""
+
+    def __init__(self, broker: Broker, clock: Clock) -> None:
+        self._broker = broker
+        self._clock = clock
+        self._timer: Timer | None = None
+        self._began_us = clock.stopwatch_us()
+        self._read_us = self._began_us
+        self._before: Mapping[str, Activity] = {}
+        self._refused_before: Mapping[str, int] = {}
+        self._commits_before = (0, 0)
+        self._namespace = Series(OF_NAMESPACE)
+        self._entities: dict[str, Series] = {}
+
+    # ---- life
+
+    def start(self) -> None:
+        """Take the first reading and go on each second."""
+        self._before = figures.activity(self._broker)
+        self._refused_before = dict(self._broker.refusals.counts)
+        self._commits_before = figures.commits(self._broker)
+        self._read_us = self._clock.stopwatch_us()
+        self._again()
+
+    def stop(self) -> None:
+        """Take no more samples."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _again(self) -> None:
+        self._timer = self._clock.call_after(EVERY_MS, self._tick)
+
+    def _tick(self) -> None:
+        try:
+            self.sample()
+        except Exception:  # charts must not stop the server
+            log.exception("sample failed")
+        self._again()
+
+    # ---- samples
+
+    @property
+    def second(self) -> int:
+        """The present second since the start."""
+        return (self._clock.stopwatch_us() - self._began_us) // 1_000_000
+
+    def sample(self) -> None:
+        """Take one sample, of the time since the last one."""
+        now_us = self._clock.stopwatch_us()
+        elapsed_s = max((now_us - self._read_us) / 1e6, 1e-3)
+        second = (now_us - self._began_us) // 1_000_000
+        after, refused = figures.activity(self._broker), dict(self._broker.refusals.counts)
+        total: dict[str, float] = dict.fromkeys(OF_ENTITY, 0.0)
+        for path, each in after.items():
+            before = self._before.get(path)
+            refusals = refused.get(path, 0) - self._refused_before.get(path, 0)
+            values = _values(before, each, refusals, elapsed_s)
+            for name, value in values.items():
+                total[name] += value
+            self._put(path, second, values, is_active=each != before or refusals > 0)
+        all_refusals = sum(refused.values()) - sum(self._refused_before.values())
+        total["refused"] = max(0, all_refusals) / elapsed_s
+        commits, commit_us = figures.commits(self._broker)
+        count = commits - self._commits_before[0]
+        if count > 0:
+            total["commit_ms"] = (commit_us - self._commits_before[1]) / count / 1_000
+        self._namespace.put(second, total)
+        self._before, self._refused_before = after, refused
+        self._commits_before, self._read_us = (commits, commit_us), now_us
+
+    def _put(self, path: str, second: int, values: Mapping[str, float], *, is_active: bool) -> None:
+        series = self._entities.get(path)
+        if series is None:
+            if not is_active:
+                return
+            while len(self._entities) >= ENTITIES_MAX:
+                del self._entities[min(self._entities, key=lambda each: self._entities[each].changed_at_s)]
+            series = self._entities[path] = Series(OF_ENTITY)
+        series.put(second, values, is_active=is_active)
+
+    # ---- what was sampled
+
+    def samples(self, path: str | None, span: str) -> Mapping[str, list[float | None]]:
+        """The samples of an entity (None: the namespace) over one of `SPANS`, by figure; empty without a series."""
+        series = self._namespace if path is None else self._entities.get(path)
+        if series is None:
+            return {}
+        found: Span = SPANS[span]
+        return {name: series.last(name, found, self.second) for name in series.names}
+
+
+def _values(before: Activity | None, after: Activity, refusals: int, elapsed_s: float) -> dict[str, float]:
+    """The figures of one entity."""
+    before = NOTHING if before is None else before  # it came into memory since
+    came = max(0, after.came - before.came)
+    gone = max(0, came - (after.messages_more - before.messages_more))
+    losses = max(0, after.lock_losses - before.lock_losses)
+    return {
+        "in": came / elapsed_s,
+        "out": gone / elapsed_s,
+        "depth": float(after.active_count),
+        "dead": float(after.dead_letter_count),
+        "refused": max(0, refusals) / elapsed_s,
+        "lock_losses": losses / elapsed_s,
+    }

@@ -1,1 +1,0 @@
-"""Figures over time: how they are sampled, kept and drawn."""

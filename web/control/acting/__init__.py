@@ -1,1 +1,0 @@
-"""Endpoints that act on many messages: jobs, and messages as JSON Lines."""

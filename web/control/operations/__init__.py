@@ -1,1 +1,0 @@
-"""Endpoints for what runs: the story of a message, single connections and sessions."""

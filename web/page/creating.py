@@ -1,0 +1,90 @@
+"""Creating a queue, topic or subscription with the usual properties.
+
+Knows the fields of the form. Does not know what is allowed; `Administration` does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from aiohttp import web
+
+from ...broker.model.catalog import Description
+from ...broker.model.descriptions import EntityKind, QueueDescription, SubscriptionDescription, TopicDescription
+from ...broker.model.profiles import Partitioning, defaults_of
+from .entity_fields import changed, field_values
+from .flashes import Flash
+from .forms import REFUSALS, Failed, Form, FormError, query_form, read_form
+from .site import Site, address
+
+TOPICS_MAX: Final = 500
+
+
+async def show(site: Site, request: web.Request, failed: Failed | None = None, kind: str = "") -> web.Response:
+    """The form for one kind of entity."""
+    query = query_form(request)
+    if not kind:
+        kind = query.choice("kind", "Kind", list(EntityKind)) if query.text("kind") else "queue"
+    topics = sorted(each.path for each in site.broker.entities() if isinstance(each.description, TopicDescription))
+    limits = site.broker.limits
+    return site.render(
+        request,
+        "create.html",
+        failed=failed,
+        live_path=address("create"),
+        kind=kind,
+        kinds_of_entity=list(EntityKind),
+        topics=topics[:TOPICS_MAX],
+        topic=query.text("topic"),
+        limits=limits,
+        values=field_values(_blank(site, kind)),
+        partitioning=limits.partitioning,
+        is_partitioned=limits.partitioning is not Partitioning.NEVER,
+        is_fixed=limits.partitioning is not Partitioning.PER_ENTITY,
+    )
+
+
+async def create(site: Site, request: web.Request) -> web.Response:
+    """Create the entity; the next page is its own."""
+    form = await read_form(request)
+    kind = form.choice("kind", "Kind", list(EntityKind))
+    try:
+        description = _description(site, form, kind)
+        entity = site.broker.administration.create(description, targets_exist=True)
+    except REFUSALS as error:
+        return await show(site, request, form.failed("create", error), kind)
+    return site.redirect(address("entity", path=entity.path), Flash(f"The {kind} '{entity.path}' was created."))
+
+
+def _description(site: Site, form: Form, kind: str) -> Description:
+    name = form.text("name")
+    if not name:
+        raise FormError("Name: must not be empty.", "name")
+    blank = _blank(site, kind, name)
+    if isinstance(blank, SubscriptionDescription):
+        if not form.text("topic"):
+            raise FormError("Topic: choose one.", "topic")
+        blank = replace(blank, topic_name=form.text("topic"))
+    else:
+        always = site.broker.limits.partitioning is Partitioning.ALWAYS
+        blank = replace(
+            blank,
+            enable_partitioning=always or form.checked("enable_partitioning"),
+            requires_duplicate_detection=form.checked("requires_duplicate_detection"),
+        )
+    if isinstance(blank, QueueDescription | SubscriptionDescription):
+        blank = replace(blank, requires_session=form.checked("requires_session"))
+    return changed(blank, form)
+
+
+def _blank(site: Site, kind: str, name: str = "") -> Description:
+    """An entity with the profile's defaults."""
+    limits = site.broker.limits
+    match kind:
+        case "subscription":
+            return SubscriptionDescription("", name, **defaults_of(SubscriptionDescription, limits))
+        case "topic":
+            return TopicDescription(name, **defaults_of(TopicDescription, limits))
+        case _:
+            return QueueDescription(name, **defaults_of(QueueDescription, limits))

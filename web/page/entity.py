@@ -1,0 +1,156 @@
+"""One entity: its partitions as a chart, its properties; delete, purge, simulate outages.
+
+Does not know what an outage or a purge does; the broker does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from aiohttp import web
+
+from ...broker.admin import figures
+from ...broker.amounts import Period
+from ...broker.api import Entity, Outage, OutageKind
+from ...broker.errors import BrokerError
+from ...broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from . import rendering
+from .flashes import Flash
+from .forms import REFUSALS, Failed, Form, read_form
+from .overview import row_of
+from .rendering import bars
+from .site import HOME, Site, address
+
+PICTURE_HEIGHT: Final = 120
+SUBSCRIPTIONS_MAX: Final = 100
+DELAY_MS_MAX: Final = 3_600_000
+DELAY_MS: Final = 1_000
+WORKS: Final = "available"
+
+
+async def show(site: Site, request: web.Request, failed: Failed | None = None, path: str = "") -> web.Response:
+    """The page of an entity."""
+    entity = site.entity(path) if path else site.entity_of(request)
+    picture, scale_max = bars(site.overview.partitions(entity), PICTURE_HEIGHT)
+    subscriptions: list[Entity] = []
+    if isinstance(entity.description, TopicDescription):
+        subscriptions = sorted(site.broker.subscriptions_of(entity.path).entities(), key=lambda each: each.path.lower())
+    return site.render(
+        request,
+        "entity.html",
+        failed=failed,
+        live_path=address("entity", path=entity.path),
+        row=row_of(site, entity),
+        entity=entity,
+        picture=picture,
+        scale_max=scale_max,
+        height=PICTURE_HEIGHT,
+        facts=facts_of(site, entity),
+        subscriptions=[row_of(site, each) for each in subscriptions[:SUBSCRIPTIONS_MAX]],
+        subscription_count=len(subscriptions),
+        outage_kinds=list(OutageKind),
+    )
+
+
+def facts_of(site: Site, entity: Entity) -> Sequence[tuple[str, str]]:
+    """The properties of an entity as readable text."""
+    description = entity.description
+    facts = [
+        ("Kind", description.kind.value),
+        ("Status", description.status.value),
+        ("Partitions", str(len(entity.partitions)) if entity.partitioned else "not partitioned"),
+        ("Default time to live", rendering.span(description.default_ttl_ms)),
+        ("Deleted when idle for", rendering.span(description.auto_delete_on_idle_ms)),
+    ]
+    if not isinstance(description, TopicDescription):
+        facts += [
+            ("Lock duration", rendering.span(description.lock_duration_ms)),
+            ("Max delivery count", str(description.max_delivery_count)),
+            ("Message sessions", _yes(description.requires_session)),
+            ("Dead-letter on expiration", _yes(description.dead_letter_on_expiration)),
+            ("Forward to", description.forward_to or "none"),
+            ("Forward dead letters to", description.forward_dead_letters_to or "none"),
+        ]
+    if isinstance(description, SubscriptionDescription):
+        facts += [
+            ("Dead-letter on filter errors", _yes(description.dead_letter_on_filter_exceptions)),
+            ("Rules", str(len(description.rules))),
+        ]
+    if isinstance(description, QueueDescription | TopicDescription):
+        window = rendering.span(description.duplicate_window_ms)
+        facts += [
+            ("Duplicate detection", f"within {window}" if description.requires_duplicate_detection else "no"),
+            ("Max size", rendering.size(site.overview.report(entity).size_bytes_max)),
+        ]
+    if description.user_metadata:
+        facts.append(("User metadata", description.user_metadata))
+    accessed_at = site.broker.administration.accessed_at(entity)
+    facts.append(("Last used", rendering.instant(accessed_at) or "never"))
+    return facts
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+async def delete(site: Site, request: web.Request) -> web.Response:
+    """Delete the entity."""
+    form = await read_form(request)
+    entity = site.entity(form.text("path"))
+    try:
+        site.broker.administration.delete(entity.path)
+    except BrokerError as error:
+        return await show(site, request, form.failed("delete", error), entity.path)
+    where = address(HOME)
+    if isinstance(entity.description, SubscriptionDescription):
+        where = address("entity", path=entity.description.topic_name)
+    return site.redirect(where, Flash(f"'{entity.path}' was deleted."))
+
+
+async def purge(site: Site, request: web.Request) -> web.Response:
+    """Remove all messages of the entity."""
+    form = await read_form(request)
+    entity = site.entity(form.text("path"))
+    try:
+        count = site.broker.maintenance.purge(entity.path)
+    except BrokerError as error:
+        return await show(site, request, form.failed("purge", error), entity.path)
+    return site.redirect(
+        address("entity", path=entity.path), Flash(f"'{entity.path}' purged; {rendering.removed(count)}.")
+    )
+
+
+async def outage(site: Site, request: web.Request) -> web.Response:
+    """Begin or end an outage; redirects to the page that asked for it."""
+    form = await read_form(request)
+    path = form.text("path")
+    try:
+        text = set_outage(site, form)
+    except REFUSALS as error:
+        failed = form.failed("outage", error)
+        if path:
+            return await show(site, request, failed, path)
+        return site.refusal(request, failed.status, failed.error)
+    where = address("entity", path=path) if path else address("namespace")
+    return site.redirect(where, Flash(text))
+
+
+def set_outage(site: Site, form: Form) -> str:
+    """Begin or end the outages of the form; returns the text for the user. FormError."""
+    store, kind = form.text("store"), form.text("kind")
+    count = len(figures.stores(site.broker))
+    chosen = list(range(count)) if store == "all" else [form.number("store", "Store", 0, count - 1)]
+    which = "All stores" if store == "all" else f"Store {chosen[0]}"
+    works = "work" if store == "all" else "works"
+    if kind == WORKS:
+        for index in chosen:
+            site.broker.end_outage(index)
+        return f"{which} {works} again."
+    kind = form.choice("kind", "Outage", list(OutageKind))
+    delay_ms = form.finite_span("delay", "Delay", 0, DELAY_MS_MAX, DELAY_MS) if kind == OutageKind.SLOW else 0
+    duration_ms = form.finite_span("for", "Duration", 1, Period.MOST) if form.text("for") else None
+    for index in chosen:
+        site.broker.begin_outage(index, Outage(OutageKind(kind), delay_ms), duration_ms)
+    until = f" for {rendering.span(duration_ms)}" if duration_ms is not None else ""
+    return f"{which}: {kind}{until}."

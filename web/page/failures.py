@@ -1,0 +1,173 @@
+"""What goes wrong on purpose: conditions, faults and outages in one table, forms to begin them; and snapshots.
+
+Does not know what a condition or a fault does to clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+
+from ...broker.admin import figures
+from ...broker.amounts import Period, Seed, Span, Times
+from ...broker.api import OutageKind
+from ...broker.errors import BrokerError
+from ...broker.names import SnapshotName
+from ...conditions.fault_table import STRIKES, FaultKind, FaultOperation
+from ...conditions.presets import PRESETS
+from ...conditions.table import TABLE
+from .entity import set_outage
+from .flashes import Flash
+from .forms import REFUSALS, Failed, Form, FormError, query_form, read_form
+from .site import Site, address
+
+NUMBER_MAX: Final = (1 << 63) - 1
+STRUCK_SHOWN_MAX: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A row of the table: `end` are the fields of the form that ends it, `struck` what it did lately."""
+
+    kind: str
+    name: str
+    entity: str
+    ends: str
+    count: int | None
+    end: tuple[str, str]
+    struck: Sequence[str] = ()
+
+
+async def show(site: Site, request: web.Request, failed: Failed | None = None) -> web.Response:
+    """The page."""
+    query_form(request)
+    return site.render(
+        request,
+        "failures.html",
+        failed=failed,
+        live_path=address("failures"),
+        running=running(site),
+        presets=[(each.name, each.about) for each in PRESETS.values()],
+        behaviours=[(row.name, row.about) for row in TABLE if row.make is not None],
+        fault_kinds=[(each.value, ", ".join(STRIKES[each])) for each in FaultKind],
+        operations=["all", *FaultOperation],
+        outage_kinds=list(OutageKind),
+        stores=figures.stores(site.broker),
+        snapshots=site.services.snapshots.list(),
+    )
+
+
+def running(site: Site) -> list[Running]:
+    """Everything that is on, conditions first."""
+    found: list[Running] = []
+    now = site.services.clock.now_ms()
+    for each in site.services.conditions.list():
+        left = [] if each.left is None else [f"{each.left} more times"]
+        left += [] if each.ends_at is None else [f"{max(0, each.ends_at - now) / 1000:.0f} s more"]
+        struck = [f"{strike.behaviour}: {strike.what} ({strike.scope})" for strike in each.struck]
+        found.append(
+            Running(
+                "condition",
+                each.name,
+                each.entity or "all",
+                ", ".join(left) or "until it is ended",
+                each.struck_count,
+                ("condition", str(each.number)),
+                struck[-STRUCK_SHOWN_MAX:],
+            )
+        )
+    for fault in site.services.faults.table.list():
+        chance = "" if fault.probability >= 1 else f", with probability {fault.probability:g}"
+        ends = "until it is ended" if fault.left is None else f"{fault.left} more times"
+        name = f"{fault.kind.value} of {', '.join(fault.operations)}"
+        found.append(
+            Running("fault", name, fault.entity or "all", ends + chance, fault.hit_count, ("fault", str(fault.number)))
+        )
+    for store in figures.stores(site.broker):
+        if store.outage is not None:
+            name = f"{store.outage.kind.value} store {store.store}"
+            found.append(
+                Running("outage", name, "all in the store", "until it is ended", None, ("store", str(store.store)))
+            )
+    return found
+
+
+async def begin(site: Site, request: web.Request) -> web.Response:
+    """Begin a condition, a fault or an outage."""
+    form = await read_form(request)
+    what = form.choice("what", "What", ("condition", "fault", "outage"))
+    try:
+        text = {"condition": _begin_condition, "fault": _begin_fault, "outage": set_outage}[what](site, form)
+    except REFUSALS as error:
+        return await show(site, request, form.failed(what, error))
+    return site.redirect(address("failures"), Flash(text))
+
+
+def _entity(site: Site, form: Form) -> str | None:
+    path = form.optional("entity")
+    return None if path is None else site.entity(path).path
+
+
+def _begin_condition(site: Site, form: Form) -> str:
+    known = [*PRESETS, *(row.name for row in TABLE if row.make is not None)]
+    name = form.choice("name", "Condition", known)
+    condition = site.services.conditions.start(
+        name,
+        seed=form.number("seed", "Seed", 0, Seed.MOST, 0),
+        entity=_entity(site, form),
+        duration_ms=form.finite_span("for", "Duration", 1, Period.MOST) if form.text("for") else None,
+        count=form.number("count", "Count", 1, Times.MOST) if form.text("count") else None,
+    )
+    return f"Condition {condition.number} ({name}) is on."
+
+
+def _begin_fault(site: Site, form: Form) -> str:
+    kind = FaultKind(form.choice("kind", "Fault", list(FaultKind)))
+    operation = form.choice("operation", "Operation", ["all", *FaultOperation])
+    fault = site.services.faults.table.add(
+        kind,
+        entity=_entity(site, form),
+        operations=() if operation == "all" else (FaultOperation(operation),),
+        count=form.number("count", "Count", 1, Times.MOST) if form.text("count") else None,
+        probability=form.number("percent", "Probability", 1, 100, 100) / 100,
+        delay_ms=form.finite_span("delay", "Delay", 0, Span.MOST, 1_000),
+    )
+    return f"Fault {fault.number} ({kind.value}) is set."
+
+
+async def end(site: Site, request: web.Request) -> web.Response:
+    """End one of them."""
+    form = await read_form(request)
+    kind = form.choice("kind", "What", ("condition", "fault", "store"))
+    number = form.number("number", "Number", 0, NUMBER_MAX)
+    if kind == "store":
+        site.broker.end_outage(number)
+    elif not (site.services.conditions.end if kind == "condition" else site.services.faults.table.remove)(number):
+        raise FormError(f"There is no {kind} {number}; it may have ended.", status=404)
+    return site.redirect(
+        address("failures"), Flash(f"Ended: {'outage of ' if kind == 'store' else ''}{kind} {number}.")
+    )
+
+
+async def snapshot(site: Site, request: web.Request) -> web.Response:
+    """Take, restore or delete a snapshot."""
+    form = await read_form(request)
+    snapshots = site.services.snapshots
+    try:
+        name = SnapshotName(form.text("name"))
+        match form.choice("do", "Snapshot", ("take", "restore", "delete")):
+            case "take":
+                await snapshots.take(name)
+                text = f"Snapshot '{name}' was taken."
+            case "restore":
+                await snapshots.restore(name)
+                text = f"The namespace was restored from snapshot '{name}'."
+            case _:
+                await snapshots.delete(name)
+                text = f"Snapshot '{name}' was deleted."
+    except BrokerError as error:
+        return await show(site, request, form.failed("snapshot", error))
+    return site.redirect(address("failures"), Flash(text))

@@ -1,0 +1,61 @@
+"""The columns of the table of messages: their labels and the text of a cell.
+
+Knows which columns a reader can choose. Does not know HTML. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from ...broker.message.message import INSTANT_MS_MAX
+from .forms import Form
+from .rendering import MessageView, instant, size
+
+_Cell = Callable[[MessageView], str]
+
+
+def _property(name: str) -> _Cell:
+    return lambda view: dict(view.properties).get(name, "")
+
+
+def _expires(view: MessageView) -> str:
+    """The enqueued time and the time to live; a scheduled message has no enqueued time yet."""
+    ttl_ms, enqueued_at = view.json["header"].get("ttl_ms"), view.json["enqueued_at"]
+    if not isinstance(ttl_ms, int) or enqueued_at is None:
+        return ""
+    return instant(min(enqueued_at + ttl_ms, INSTANT_MS_MAX))
+
+
+def _scheduled(view: MessageView) -> str:
+    value = view.json["annotations"].get("x-opt-scheduled-enqueue-time")
+    return value["value"].replace("T", " ").replace("+00:00", " UTC") if isinstance(value, dict) else ""
+
+
+def _state(view: MessageView) -> str:
+    state = view.json["state"]
+    return f"{state}, locked" if view.json["locked_until_at"] is not None else state
+
+
+COLUMNS: Final[Mapping[str, tuple[str, _Cell]]] = {
+    "id": ("MessageId", _property("message_id")),
+    "subject": ("Subject", _property("subject")),
+    "session": ("SessionId", _property("session_id")),
+    "correlation": ("CorrelationId", _property("correlation_id")),
+    "partition": ("Partition", lambda view: str(view.json["partition_id"])),
+    "enqueued": ("Enqueued", lambda view: instant(view.json["enqueued_at"])),
+    "expires": ("Expires", _expires),
+    "scheduled": ("Scheduled", _scheduled),
+    "count": ("Deliveries", lambda view: str(view.json["delivery_count"])),
+    "size": ("Size", lambda view: size(view.json["size_bytes"])),
+    "state": ("State", _state),
+}
+"""Name in the address: label, text of a cell. The sequence number is always shown."""
+
+COLUMNS_SHOWN: Final = ("id", "subject", "partition", "enqueued", "count", "size", "state")
+
+
+def chosen_columns(form: Form) -> Sequence[str]:
+    """The columns that an address names, in the order of `COLUMNS`; without any, `COLUMNS_SHOWN`."""
+    asked = form.all("column")
+    return [name for name in COLUMNS if name in asked] or COLUMNS_SHOWN

@@ -1,1 +1,0 @@
-"""The page's views of what runs: the story of a message, clients, sessions, forwarding, faults, charts."""

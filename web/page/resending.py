@@ -1,0 +1,96 @@
+"""Sending a message again, edited: the fields of the form from a message, and the changes that a form makes.
+
+Knows which application properties a form can show. Those of other types, sections that the form does not have, and a
+body that is no data stay as they are in the original. Pure.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Final
+
+from ...broker.admin.overview import Seen
+from ...broker.message.builder import LIFETIME_PROPERTIES, NewMessage
+from ...broker.message.message import effective_ttl
+from ...codec.types import TYPE_NAMES, Timestamp
+from ..json_object import JsonObject
+from ..messages.changes import PARTITION_KEY, SCHEDULED_FOR, Changes, Lifetime, scheduled_for
+from ..messages.json_lines import line_of
+from ..messages.typed_json import from_json
+from .message_form import FIELDS, PROPERTY_TYPES
+from .rendering import instant_input, span_input
+
+BODY_CHARS_MAX: Final = 512 << 10
+"""Longest body that a form shows; a longer one stays as it is."""
+UNCHANGED: Final = "unchanged"
+
+
+def form_values(seen: Seen) -> dict[str, list[str]]:
+    """What the fields contain for a message. DecodeError."""
+    return values_of(message_json_of(seen))
+
+
+def values_of(message: JsonObject) -> dict[str, list[str]]:
+    """What the fields contain for a message as in JSON Lines."""
+    properties = message.object_of("properties")
+    values = {name: [_text(properties.get(name))] for name in FIELDS}
+    values |= _body(message.object_of("body"))
+    partition_key = message.object_of("annotations").get(PARTITION_KEY)
+    if isinstance(partition_key, str):
+        values["partition_key"] = [partition_key]
+    times = [properties.get(name.replace("-", "_")) for name in LIFETIME_PROPERTIES]
+    ttl_ms = effective_ttl(message.object_of("header").optional("ttl_ms", int), *map(from_json, times))
+    values["ttl"] = ["" if ttl_ms is None else span_input(ttl_ms)]
+    shown = _shown(message.object_of("application_properties"))
+    values["property_name"] = [name for name, _, _ in shown]
+    values["property_type"] = [kind for _, kind, _ in shown]
+    values["property_value"] = [text for _, _, text in shown]
+    return values
+
+
+def changes_of(seen: Seen, message: NewMessage, *, keeps_body: bool) -> Changes:
+    """What makes the original the message of a form. DecodeError."""
+    original = message_json_of(seen).object_of("application_properties")
+    gone = {name: None for name, _, _ in _shown(original) if name not in message.application_properties}
+    return Changes(
+        None if keeps_body else message.body,
+        dict(message.properties),
+        {**gone, **message.application_properties},
+        {PARTITION_KEY: message.partition_key, SCHEDULED_FOR: scheduled_for(message.scheduled_enqueue_at)},
+        None if message.created_at is None else Lifetime(message.ttl_ms, message.created_at),
+    )
+
+
+def message_json_of(seen: Seen) -> JsonObject:
+    """A peeked message as in JSON Lines. DecodeError."""
+    return JsonObject(line_of(seen)).object_of("message")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return str(value.get("value", ""))
+    return "" if value is None else str(value)
+
+
+def _body(body: JsonObject) -> dict[str, list[str]]:
+    if body["kind"] == "none":
+        return {"body": [""], "body_form": ["text"]}
+    if body["kind"] == "data":
+        text, encoded = body.optional("text", str), body.optional("base64", str)
+        if text is not None and len(text) <= BODY_CHARS_MAX:
+            return {"body": [text], "body_form": ["text"]}
+        if encoded is not None and len(encoded) <= BODY_CHARS_MAX:
+            return {"body": [base64.b64decode(encoded).hex(" ")], "body_form": ["hex"]}
+    return {"body": [""], "body_form": [UNCHANGED]}
+
+
+def _shown(properties: JsonObject) -> list[tuple[str, str, str]]:
+    """Name, type and text of the application properties that a form can show."""
+    found: list[tuple[str, str, str]] = []
+    for name, written in properties.items():
+        value = from_json(written)
+        kind = TYPE_NAMES.get(type(value), "")
+        if kind in PROPERTY_TYPES and "\n" not in str(value):
+            text = str(value).lower() if isinstance(value, bool) else _text(written)
+            found.append((name, kind, instant_input(value) if isinstance(value, Timestamp) else text))
+    return found

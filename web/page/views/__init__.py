@@ -1,1 +1,0 @@
-"""The pages that a browser shows: one module for each."""
