@@ -58,7 +58,7 @@ async def _create(broker: Broker, topology: Topology) -> ImportedEntities:
             await pace.step()
             continue
         try:
-            found.created.append(broker.administration.create(description).path)
+            found.created.append(broker.administration.create(description, own_name=topology.namespace).path)
         except BrokerError as error:
             found.failures.append((path, error.description))
         await pace.turn()

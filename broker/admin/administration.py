@@ -53,13 +53,15 @@ class Administration:
 
     # ---- entities
 
-    def create(self, description: Description, *, targets_exist: bool = False) -> Entity:
+    def create(self, description: Description, *, targets_exist: bool = False, own_name: str | None = None) -> Entity:
         """Create an entity; with `targets_exist` its forwarding targets must exist.
 
+        `own_name`: another name by which the client knows this namespace; forwarding addresses may have it as host.
         Raises BrokerError: entity-already-exists, argument-out-of-range, not-found, resource-limit-exceeded,
         server-busy.
         """
         self._checks.description(description)
+        self._checks.hosts(description, None, own_name)
         if targets_exist:
             self._checks.targets(description)
         path = path_of(description)
@@ -76,8 +78,11 @@ class Administration:
             self.idle.subscribed(topic)
         return entity
 
-    def update(self, description: Description) -> Entity:
-        """Change an entity's properties. Raises BrokerError (not-allowed) for those fixed at creation (P1)."""
+    def update(self, description: Description, *, own_name: str | None = None) -> Entity:
+        """Change an entity's properties; `own_name` as for `create`.
+
+        Raises BrokerError: not-allowed for properties fixed at creation (P1), and like `create`.
+        """
         path = path_of(description)
         entity = self._namespace.entity(path)
         if entity is None:
@@ -91,6 +96,7 @@ class Administration:
             if getattr(before, field, None) != getattr(description, field, None):
                 raise service_errors.fixed_at_creation(name, before.kind)
         self._checks.description(description, is_new=False)
+        self._checks.hosts(description, before, own_name)
         if isinstance(description, SubscriptionDescription):
             self._checks.rule_quotas(entity, description)
         self._checks.all_stores_work()

@@ -7,6 +7,7 @@ from ..entities.entity import Entity
 from ..entities.namespace import Namespace
 from ..entities.topic import count_filters, growth_bytes, rules_of
 from ..errors import BrokerError, Condition
+from ..hosts import is_of_another_namespace
 from ..model.catalog import Description, path_of
 from ..model.descriptions import (
     CorrelationFilter,
@@ -39,19 +40,21 @@ class Checks:
 
     def targets(self, description: Description) -> None:
         """Raise BrokerError unless the forwarding targets exist."""
-        if isinstance(description, TopicDescription):
-            return
-        for name, target in (
-            ("auto forwarding", description.forward_to),
-            ("dead letter forwarding", description.forward_dead_letters_to),
-        ):
+        for name, target in _targets(description).items():
             try:
-                if target is not None:
-                    self._namespace.find_target(target)
+                self._namespace.find_target(target)
             except BrokerError as error:
                 if error.condition not in {Condition.NOT_FOUND, Condition.NOT_ALLOWED}:
                     raise
-                raise service_errors.forward_target_missing(name, str(target)) from error
+                raise service_errors.forward_target_missing(name, target) from error
+
+    def hosts(self, description: Description, before: Description | None, own_name: str | None) -> None:
+        """Raise BrokerError if a target has the host of another namespace; `before` keeps the targets that it has."""
+        kept = {} if before is None else _targets(before)
+        names = [self._namespace.namespace, *([] if own_name is None else [own_name])]
+        for what, target in _targets(description).items():
+            if kept.get(what) != target and is_of_another_namespace(target, names):
+                raise service_errors.forward_target_elsewhere(what, target, self._namespace.namespace)
 
     def _refusal(self, violation: Violation, path: str) -> BrokerError:
         if violation.is_character:
@@ -109,6 +112,14 @@ class Checks:
         for worker in self._namespace.workers:
             if worker.trouble is not None:
                 raise service_errors.store_unavailable(worker.index, worker.trouble)
+
+
+def _targets(description: Description) -> dict[str, str]:
+    """The forwarding targets of an entity, by the service's word for the way."""
+    if isinstance(description, TopicDescription):
+        return {}
+    found = {"auto forwarding": description.forward_to, "dead letter forwarding": description.forward_dead_letters_to}
+    return {what: target for what, target in found.items() if target is not None}
 
 
 def _refuse_above(count: int, count_max: int | None, what: str, profile: Profile) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..broker.address import strip_authority
+from ..broker.hosts import is_of_another_namespace
 from ..broker.keys import Right, SharedKey
 from ..broker.model.descriptions import (
     DEFAULT_RULES,
@@ -161,7 +162,7 @@ class _Reader:
         partitioned = sum(each.enable_partitioning for each in entities)
         self.at_most(cursor, partitioned, self.limits.partitioned_entities_max, "partitioned entities")
         if len(entities) == len(queue_cursors) + len(topic_cursors):  # else a target may be one that can't be read
-            self.check_forwards({entity_key(each.name) for each in entities})
+            self.check_forwards({entity_key(each.name) for each in entities}, name)
         return topology
 
     def queue(self, cursor: Cursor) -> QueueDescription:
@@ -330,9 +331,12 @@ class _Reader:
         if count_max is not None and count > count_max:
             cursor.note(f"has {count} {what}; allowed is at most {count_max} (profile {self.limits.profile})")
 
-    def check_forwards(self, names: Collection[str]) -> None:
+    def check_forwards(self, names: Collection[str], namespace: str) -> None:
         for cursor in self.forwards:
             target = cursor.text()
+            if is_of_another_namespace(target, [namespace]):
+                cursor.note(f"is {json_of(target)}, an address of another namespace than {json_of(namespace)}")
+                continue
             key = entity_key(strip_authority(target))
             if key not in names:
                 hint = cursor.hint(key, names)

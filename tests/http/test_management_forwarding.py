@@ -10,6 +10,7 @@ import pytest
 
 from emubus.broker.api import DeadLetter
 from emubus.broker.model.profiles import LIMITS, Profile
+from emubus.config_file.cursor import ConfigFileError
 from emubus.config_file.reading import parse_config
 from emubus.server import Server
 
@@ -114,9 +115,61 @@ async def test_a_target_that_does_not_exist_is_a_bad_request_with_the_sub_code_o
         assert refused.detail.startswith(expected)
 
 
-def test_a_configuration_file_may_name_any_host() -> None:
-    elsewhere = "sb://another-company.servicebus.windows.net/target"
-    queues = [{"Name": "target", "Properties": {}}, {"Name": "q", "Properties": {"ForwardTo": elsewhere}}]
-    text = json.dumps({"UserConfig": {"Namespaces": [{"Name": "ns", "Queues": queues, "Topics": []}]}})
-    found = {each.name: each.forward_to for each in parse_config(text, LIMITS[Profile.STANDARD]).topology.queues}
-    assert found == {"target": None, "q": elsewhere}
+JSON = {"Content_Type": "application/json"}
+ELSEWHERE = "sb://another-company.servicebus.windows.net/target"
+
+
+async def test_the_control_api_refuses_another_namespace_in_the_same_words(http: Raw, server: Server) -> None:
+    properties = {"forward_dead_letters_to": ELSEWHERE}
+    body = json.dumps({"kind": "queue", "properties": properties})
+    created = await http("PUT", "/emubus/v1/entities/q", body, version=None, **JSON)
+    await http.put("/q", "<QueueDescription/>")
+    updated = await http("PATCH", "/emubus/v1/entities/q/properties", json.dumps(properties), version=None, **JSON)
+    for refused in (created, updated):
+        assert refused.status == 400, refused.text
+        assert (
+            f"dead letter forwarding destination entity '{ELSEWHERE}' does not exist. It is in another" in refused.text
+        )
+    entity = server.broker.entity("q")
+    assert entity is not None
+    assert getattr(entity.description, "forward_dead_letters_to", 0) is None
+
+
+async def test_a_target_that_an_entity_has_already_may_stay(http: Raw) -> None:
+    given = "<QueueDescription><ForwardTo>sb://mine.example.com/target</ForwardTo></QueueDescription>"
+    assert (await http("PUT", "/q", entry(given), Host="mine.example.com")).status == 201
+    assert (await http.put("/q", given, update=True)).status == 200
+    other = given.replace("mine.", "other.")
+    assert (await http.put("/q", other, update=True)).status == 400
+
+
+def config_of(target: str, namespace: str) -> str:
+    queues = [{"Name": "target", "Properties": {}}, {"Name": "q", "Properties": {"ForwardTo": target}}]
+    return json.dumps({"UserConfig": {"Namespaces": [{"Name": namespace, "Queues": queues, "Topics": []}]}})
+
+
+@pytest.mark.parametrize(
+    "host", ["another-company.servicebus.windows.net", "example.com", "a.servicebus.usgovcloudapi.net"]
+)
+def test_a_configuration_file_names_no_other_namespace(host: str) -> None:
+    expected = f'Queues\\[1\\].Properties.ForwardTo is "sb://{host}/target", an address of another namespace than "ns"'
+    with pytest.raises(ConfigFileError, match=expected):
+        parse_config(config_of(f"sb://{host}/target", "ns"), LIMITS[Profile.STANDARD])
+
+
+@pytest.mark.parametrize(
+    "host", ["NS.servicebus.windows.net", "sbemulatorns.servicebus.windows.net", "localhost:5672", "emubus", "10.1.2.3"]
+)
+def test_a_configuration_file_names_its_own_namespace_by_any_host(host: str) -> None:
+    target = f"sb://{host}/target"
+    topology = parse_config(config_of(target, "ns"), LIMITS[Profile.STANDARD]).topology
+    assert {each.name: each.forward_to for each in topology.queues} == {"target": None, "q": target}
+
+
+async def test_an_imported_file_may_name_the_namespace_that_it_has(http: Raw, server: Server) -> None:
+    text = config_of("sb://prod.servicebus.windows.net/target", "prod")
+    answer = await http("POST", "/emubus/v1/config", text, version=None, **JSON)
+    assert answer.status == 200, answer.text
+    entity = server.broker.entity("q")
+    assert entity is not None
+    assert getattr(entity.description, "forward_to", 0) == "sb://prod.servicebus.windows.net/target"

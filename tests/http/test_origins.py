@@ -9,9 +9,10 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
+from emubus.broker.hosts import is_local_name
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.server import Server
-from emubus.web.transport.origins import is_local_name, problem_of
+from emubus.web.transport.origins import problem_of
 
 from .administering import entry, running
 

@@ -15,11 +15,11 @@ from urllib.parse import quote
 import structlog
 from aiohttp import hdrs, web
 
-from ...broker import service_errors
 from ...broker.address import listed_name
 from ...broker.api import Entity
 from ...broker.clock import Clock
 from ...broker.errors import BrokerError, Condition, WrongCharactersError
+from ...broker.hosts import host_of
 from ...broker.keys import Right
 from ...broker.model.catalog import Description, Entry, path_of
 from ...broker.model.descriptions import (
@@ -40,7 +40,6 @@ from ..resources import Resource, ResourceKind, resource_of
 from ..services import Services
 from ..transport.authorization import may, may_forward
 from ..transport.connection import BROKEN
-from ..transport.origins import is_of_another_namespace
 from .calls import ManagementCall, body_of
 from .descriptions import ReadContext, subscription_in, top_level_in
 from .feeds import ENTRY_TYPE, FEED_TYPE, FeedEntry, entry_markup, feed_markup, nothing_markup
@@ -351,9 +350,6 @@ class Management:
             target = getattr(description, field, None)
             if target is None or (known is not None and getattr(known.description, field, None) == target):
                 continue
-            if is_of_another_namespace(target, call.request.host, self._broker.namespace):
-                what = "auto forwarding" if field == "forward_to" else "dead letter forwarding"
-                raise service_errors.forward_target_elsewhere(what, excerpt(target), self._broker.namespace)
             if not may_forward(call.request, self._services, target, header):
                 # The service says no more than the first word (azure-sdk-for-java 22657).
                 problem = f"Send claim is required on the forwarding target '{excerpt(target)}' ({header})."
@@ -361,9 +357,10 @@ class Management:
 
     def _put(self, call: ManagementCall, description: Description) -> web.Response:
         self._may_forward(call, description)
+        host = host_of(f"//{call.request.host}")
         if call.is_update:
-            return self._entity_answer(call, self._administration.update(description))
-        return self._entity_answer(call, self._administration.create(description, targets_exist=True))
+            return self._entity_answer(call, self._administration.update(description, own_name=host))
+        return self._entity_answer(call, self._administration.create(description, targets_exist=True, own_name=host))
 
     def _delete(self, entity: Entity) -> web.Response:
         tag = ticks(self._entry(entity).updated_at)

@@ -17,26 +17,15 @@ import ipaddress
 import re
 from collections.abc import Callable, Collection
 from typing import Final
-from urllib.parse import SplitResult, urlsplit
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 
+from ...broker.hosts import host_of, ip_address_of, is_local_name, split_url
 from .connection import Refuse
 
 SAFE_METHODS: Final = frozenset({hdrs.METH_GET, hdrs.METH_HEAD, hdrs.METH_OPTIONS})
 BROWSERS_OWN: Final = (hdrs.ORIGIN, hdrs.ACCEPT_LANGUAGE, "Sec-Fetch-Mode", "Upgrade-Insecure-Requests")
-LOCAL_ENDINGS: Final = (
-    ".localhost",  # RFC 6761
-    ".test",
-    ".local",  # RFC 6762
-    ".internal",  # reserved by ICANN; host.docker.internal, cloud machines
-    ".home.arpa",  # RFC 8375
-    ".lan",  # routers; no such top-level domain is delegated
-    ".svc",  # Kubernetes
-    ".servicebus.windows.net",  # the name of a real namespace, pointed here by a hosts file
-)
-"""Suffixes of names that only the user's own machines, or Azure, assign."""
 HOST_HEADER: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|[A-Za-z0-9._~!$&'()*+,;=-]*)(?::([0-9]{0,5}))?", re.ASCII)
 """A name or address with an optional port; empty where the address has none [RFC 9112 3.2, RFC 3986 3.2]. Clients write
 names of other scripts in Punycode, and percent signs only where somebody tries something."""
@@ -74,7 +63,7 @@ def is_host(text: str) -> bool:
     found = HOST_HEADER.fullmatch(text)
     if found is None or int(found[2] or 0) > PORT_MAX:
         return False
-    return found[1] is None or isinstance(_address(found[1]), ipaddress.IPv6Address)
+    return found[1] is None or isinstance(ip_address_of(found[1]), ipaddress.IPv6Address)
 
 
 def only_own_pages(
@@ -123,12 +112,12 @@ def origin_of_reader(request: web.BaseRequest, *, verifies_keys: bool) -> str | 
     origin = request.headers.get(hdrs.ORIGIN, "")
     if ORIGIN.fullmatch(origin) is None:
         return None
-    return origin if verifies_keys or _is_near(origin, _host(f"//{request.headers.get(hdrs.HOST, '')}")) else None
+    return origin if verifies_keys or _is_near(origin, host_of(f"//{request.headers.get(hdrs.HOST, '')}")) else None
 
 
 def _is_near(origin: str, host: str) -> bool:
     """Whether an origin is on the server's host, or on this machine."""
-    return _host(origin) == host or _is_loopback(_host(origin))
+    return host_of(origin) == host or _is_loopback(host_of(origin))
 
 
 def _preflight(request: web.Request) -> web.Response:
@@ -147,7 +136,7 @@ def problem_of(
     request: web.BaseRequest, allowed_hosts: Collection[str] = (), *, verifies_keys: bool, is_client: bool = False
 ) -> str | None:
     """The reason for refusing a request, or None. `is_client`: a page that may use this path sent it as a client."""
-    host = _host(f"//{request.headers.get(hdrs.HOST, '')}")
+    host = host_of(f"//{request.headers.get(hdrs.HOST, '')}")
     is_own = host in allowed_hosts or is_local_name(host)
     if not verifies_keys and is_browser(request) and not is_own:
         return REBOUND.format(ascii(host)[1:-1])
@@ -162,30 +151,12 @@ def problem_of(
     return _writer_problem(request)
 
 
-def is_local_name(host: str) -> bool:
-    """Whether an attacker can't make this host name (lower case) point to a machine of his choice."""
-    return "." not in host or host.endswith(LOCAL_ENDINGS) or _address(host) is not None
-
-
-def is_of_another_namespace(address: str, own: str, namespace: str) -> bool:
-    """Whether the host of a forwarding target is that of another namespace than this one; False for a plain path.
-
-    The service forwards within a namespace only. This server has every local name, the name that the request used
-    (`own`, with its port), and that of its namespace in any cloud: the same first label.
-    """
-    host = _host(address)
-    labels = {namespace.lower(), _host(f"//{own}").partition(".")[0]}
-    if not host or host.partition(".")[0] in labels:
-        return False
-    return not is_local_name(host) or host.endswith(".servicebus.windows.net")
-
-
 def _writer_problem(request: web.BaseRequest) -> str | None:
     site = request.headers.get("Sec-Fetch-Site")
     if site is not None:  # the browser's own verdict, which holds behind a proxy that changes Host
         return None if site in ("same-origin", "none") else FOREIGN.format(f"another site ({ascii(site)[1:-1]})")
     origin = request.headers.get(hdrs.ORIGIN)
-    if origin is None or _split(origin).netloc.lower() == request.headers.get(hdrs.HOST, "").lower():
+    if origin is None or split_url(origin).netloc.lower() == request.headers.get(hdrs.HOST, "").lower():
         return None
     return FOREIGN.format(ascii(origin)[1:-1])
 
@@ -198,28 +169,6 @@ def is_browser(request: web.BaseRequest) -> bool:
     return any(name in request.headers for name in BROWSERS_OWN)
 
 
-def _split(url: str) -> SplitResult:
-    try:
-        return urlsplit(url)
-    except ValueError:
-        return urlsplit("")
-
-
-def _host(url: str) -> str:
-    """The host of an address in lower case, without brackets and the dot at the end of a full name."""
-    try:
-        return (_split(url).hostname or "").removesuffix(".")
-    except ValueError:
-        return ""
-
-
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None
-
-
 def _is_loopback(host: str) -> bool:
-    address = _address(host)
+    address = ip_address_of(host)
     return f".{host}".endswith(".localhost") if address is None else address.is_loopback
