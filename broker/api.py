@@ -6,8 +6,7 @@ Adapters (`amqp/`, `web/`, the test kit) import from here, from the broker's gro
 
 from __future__ import annotations
 
-from .entities.entity import Entity
-from .entities.entity_base import Totals
+from .entities.entity import Entity, Totals
 from .entities.links import Matches, Receiver, Sender, SessionAccept, SessionReceiver
 from .entities.router import partition_for_key
 from .entities.transaction import TransactionRef

@@ -18,8 +18,7 @@ from .admin.maintenance import Maintenance
 from .admin.refusal_log import RefusalLog
 from .clock import Clock
 from .entities import scheduling, several_partitions
-from .entities.entity import Entity
-from .entities.entity_base import RECEIVE_REFUSED, SEND_REFUSED, PartitionHandle
+from .entities.entity import RECEIVE_REFUSED, SEND_REFUSED, Entity, PartitionHandle
 from .entities.links import Deliver, Detached, Matches, Receiver, Sender, SessionAccept, SessionReceiver
 from .entities.namespace import Namespace
 from .entities.transaction import TransactionRef

@@ -13,8 +13,7 @@ from typing import Final
 
 from ...storage import StoreError, View
 from ..address import SubQueue
-from ..entities.entity import Entity
-from ..entities.entity_base import PartitionHandle
+from ..entities.entity import Entity, PartitionHandle
 from ..entities.namespace import Namespace
 from ..partition.records import (
     HOMES,

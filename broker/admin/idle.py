@@ -8,8 +8,7 @@ import structlog
 
 from ...storage import StoreError
 from ..clock import Timer
-from ..entities.entity import Entity
-from ..entities.entity_base import PartitionHandle
+from ..entities.entity import Entity, PartitionHandle
 from ..entities.namespace import Namespace
 from ..errors import BrokerError
 from ..model.descriptions import TopicDescription

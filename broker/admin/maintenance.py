@@ -18,8 +18,7 @@ from ...storage import StoreError
 from .. import service_errors
 from ..address import SubQueue
 from ..entities import several_partitions
-from ..entities.entity import Entity
-from ..entities.entity_base import PartitionHandle
+from ..entities.entity import Entity, PartitionHandle
 from ..entities.namespace import Namespace
 from ..errors import BrokerError, Condition
 from ..model.catalog import Description

@@ -14,8 +14,7 @@ from typing import NamedTuple
 from ...storage import StoreError
 from .. import service_errors
 from ..address import SubQueue
-from ..entities.entity import Entity
-from ..entities.entity_base import PartitionHandle
+from ..entities.entity import Entity, PartitionHandle
 from ..entities.namespace import Namespace
 from ..errors import BrokerError, Condition
 from ..identity import folded

@@ -1,14 +1,16 @@
-"""The verbs of an entity: send, settle, peek, delete, resubmit.
+"""A running queue, topic or subscription: its state, its verbs, and the handles of its partitions.
 
-Routes each request to a partition, or asks one partition after the other. Does not decide about messages (`partition/`)
-and does not find entities by address (`namespace.py`).
+An entity has one partition per worker, and knows which one lives in which messaging store. It routes each request to a
+partition, or asks one partition after the other. Does not decide about messages (`partition/`) and does not find
+entities by address (`namespace.py`). `Entity` and `PartitionHandle` know each other, so they share a file.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -17,31 +19,49 @@ from .. import service_errors
 from ..address import SubQueue
 from ..errors import BrokerError, Condition, UnknownOutcomeError
 from ..ids import partition_index_of_token, positions_by_partition
-from ..message.bounds import MessageBounds
+from ..message.bounds import STANDARD_BOUNDS, MessageBounds
 from ..message.message import Message, parse_sent, split_batch
+from ..model.descriptions import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription, entity_key
 from ..outcomes import Outcome
-from ..partition.records import PARTITION_SHIFT, SEQUENCE_NUMBER_MAX
+from ..partition.records import HOMES, PARTITION_SHIFT, SEQUENCE_NUMBER_MAX, ByteTotal
 from ..partition.requests import (
     DeleteMessages,
+    DeleteRows,
     Done,
     GetExtent,
     ListNumbers,
     ListSessions,
     Numbered,
     Peek,
+    Request,
     Resubmit,
     RunDone,
     SendRun,
     Settle,
     SettleRun,
 )
-from ..partition.step import Extent
-from .entity_base import SEND_REFUSED, EntityBase, PartitionHandle
-from .router import key_of
+from ..partition.state import forwarded_from
+from ..partition.step import Delays, Delivery, Extent, SessionGrant, SubscriptionRouting
+from ..stores.worker import Worker
+from .dispatcher import Dispatcher, ReceiveQuota
+from .router import Dealer, Router, key_of
 
 T = TypeVar("T")
 
 PART_COPIES_MAX = 1024  # of the messages of one part to a topic
+SEND_REFUSED = frozenset({EntityStatus.DISABLED, EntityStatus.SEND_DISABLED})
+RECEIVE_REFUSED = frozenset({EntityStatus.DISABLED, EntityStatus.RECEIVE_DISABLED})
+
+Description = QueueDescription | TopicDescription | SubscriptionDescription
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Messages per home (see `records.Home`) and bytes of an entity; `is_limited` if a partition is unreachable."""
+
+    messages: list[int]
+    bytes_used: int
+    is_limited: bool
 
 
 def is_known_refusal(error: BrokerError) -> bool:
@@ -58,8 +78,320 @@ def parse_delivery(data: bytes, bounds: MessageBounds, *, batch: bool) -> list[M
     return [parse_sent(each, bounds) for each in split_batch(data)]
 
 
-class Entity(EntityBase):
-    """A running queue, topic or subscription."""
+class PartitionHandle:
+    """The handle of partition `index` of `entity`, in memory or not; implements `step.PartitionRef`."""
+
+    __slots__ = ("entity", "first_counter", "index", "partitioned", "queue_id", "size_bytes_max", "worker")
+
+    def __init__(self, entity: Entity, index: int, worker: Worker, size_bytes_max: int, first_counter: int) -> None:
+        self.entity = entity
+        self.queue_id = entity.queue_id
+        self.index = index
+        self.partitioned = entity.partitioned
+        self.size_bytes_max = size_bytes_max
+        self.first_counter = first_counter
+        self.worker = worker
+
+    @property
+    def gone(self) -> BrokerError | None:
+        """Why the entity does nothing any more; None as long as it exists."""
+        return self.entity.gone
+
+    @property
+    def description(self) -> Description:
+        """The current description of the entity."""
+        return self.entity.description
+
+    @property
+    def path(self) -> str:
+        """The entity path."""
+        return self.entity.path
+
+    @property
+    def bounds(self) -> MessageBounds:
+        """The size limits for messages."""
+        return self.entity.bounds
+
+    @property
+    def name_in_errors(self) -> str:
+        """The service's internal name of the entity."""
+        return self.entity.name_in_errors
+
+    @property
+    def delays(self) -> Delays | None:
+        """What is late on purpose; None as a rule."""
+        return self.worker.delays
+
+    @property
+    def routing(self) -> SubscriptionRouting | None:
+        """The routing of a topic to its subscriptions; None for other entities."""
+        return self.entity.routing
+
+    @property
+    def total(self) -> ByteTotal | None:
+        """The bytes of a topic and its subscriptions in this store."""
+        totals = self.entity.totals
+        return totals[self.index] if totals else None
+
+    def announce(self, sub_queue: SubQueue) -> None:
+        """Announce to the dispatchers of `sub_queue` that this partition has messages."""
+        self.entity.dispatchers[sub_queue].announce(self.index)
+        for dispatcher in list(self.entity.selecting[sub_queue]):
+            dispatcher.announce(self.index)
+
+    def announce_session(self, argument: None) -> None:
+        """Announce an idle session of this partition to the session dispatcher."""
+        del argument
+        self.entity.session_dispatcher.announce(self.index)
+
+    def announce_outbox(self, argument: None) -> None:
+        """Announce messages in an outbox of this partition to the forwarder."""
+        del argument
+        self.entity.on_outbox(self)
+
+    def resize(self, size_bytes_max: int) -> None:
+        """Change the size limit of the partition."""
+        self.size_bytes_max = size_bytes_max
+
+    def submit(self, request: Request) -> None:
+        """Submit `request` to the worker; on a deleted entity every request but `DeleteRows` fails."""
+        gone = self.entity.gone
+        if gone is not None and type(request) is not DeleteRows:
+            asyncio.get_running_loop().call_soon(request.fail, gone)
+            return
+        self.worker.submit(self, request)
+
+    async def request(self, make: Callable[[Callable[[T | BrokerError], None]], Request]) -> T:
+        """Submit the request that `make(reply)` builds; return its reply, or raise the BrokerError."""
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def reply(result: T | BrokerError) -> None:
+            if answer.done():
+                return
+            if isinstance(result, BrokerError):
+                answer.set_exception(result)
+            else:
+                answer.set_result(result)
+
+        self.submit(make(reply))
+        return await answer
+
+
+class Entity:
+    """A queue, topic or subscription with one partition per worker: 1 if unpartitioned, else the profile's count.
+
+    `partition_bytes_max` limits one partition; a partition calls `on_outbox(handle)` when its outbox has messages.
+    `first_counters` are the lowest of its partitions, as of `Entry.first_counters`; `exact_keys` as of `Router`.
+    """
+
+    routing: SubscriptionRouting | None = None
+    totals: Sequence[ByteTotal] = ()  # shared by a topic and its subscriptions, by partition
+
+    def __init__(
+        self,
+        queue_id: int,
+        description: Description,
+        workers: Sequence[Worker],
+        partition_bytes_max: int,
+        on_outbox: Callable[[PartitionHandle], None],
+        *,
+        partitioned: bool,
+        bounds: MessageBounds = STANDARD_BOUNDS,
+        namespace: str = "",
+        receive_quota: ReceiveQuota | None = None,
+        first_counters: Sequence[int] | None = None,
+        exact_keys: bool = False,
+    ) -> None:
+        self.bounds = bounds
+        self.receive_quota = receive_quota or ReceiveQuota()
+        self.queue_id = queue_id
+        self.namespace = namespace
+        self.description = description
+        self.partitioned = partitioned
+        self.on_outbox = on_outbox
+        self.partitions = [
+            PartitionHandle(self, index, worker, partition_bytes_max, first)
+            for index, (worker, first) in enumerate(zip(workers, first_counters or [1] * len(workers), strict=True))
+        ]
+        self.dispatchers = {sub_queue: Dispatcher[Delivery](len(workers), self._ask) for sub_queue in SubQueue}
+        self.selecting: dict[SubQueue, set[Dispatcher[Delivery]]] = {sub_queue: set() for sub_queue in SubQueue}
+        """A dispatcher for each receiver with a selection: a partition may have messages for one and not for others."""
+        self.session_dispatcher = Dispatcher[SessionGrant](len(workers), self._ask)
+        self.attached: set[Callable[[BrokerError], None]] = set()  # detaches a link
+        self.gone: BrokerError | None = None  # set when the entity is deleted: it stores nothing any more
+        self.received_at = 0  # last time a receiver asked for messages (Unix ms)
+        self._router = Router(len(workers), exact_keys=exact_keys)
+        self.dealer = Dealer(workers)
+
+    @property
+    def path(self) -> str:
+        """The entity path in its original spelling."""
+        description = self.description
+        return description.path if isinstance(description, SubscriptionDescription) else description.name
+
+    @property
+    def name_in_errors(self) -> str:
+        """The service's internal name: `ns:Queue:q`, `ns:Topic:t`, `ns:Topic:t|s`."""
+        return service_errors.name_of(self.namespace, self.path, topic=isinstance(self.description, TopicDescription))
+
+    def disabled(self) -> BrokerError:
+        """Return the error for an operation that the status forbids."""
+        description = self.description
+        topic = isinstance(description, TopicDescription)
+        return service_errors.disabled(self.namespace, self.path, description.status.value, topic=topic)
+
+    @property
+    def top_level_key(self) -> str:
+        """The name of its queue or topic in compared form."""
+        description = self.description
+        name = description.topic_name if isinstance(description, SubscriptionDescription) else description.name
+        return entity_key(name)
+
+    def dispatcher_for_selection(self, sub_queue: SubQueue) -> Dispatcher[Delivery]:
+        """Return a dispatcher for one receiver, which removes it from `selecting` when it closes."""
+        dispatcher = Dispatcher[Delivery](len(self.partitions), self._ask)
+        self.selecting[sub_queue].add(dispatcher)
+        return dispatcher
+
+    def _ask(self, index: int, request: Request) -> None:
+        self.partitions[index].submit(request)
+
+    @property
+    def detects_duplicates(self) -> bool:
+        """Whether a message is stored once within a window of time, by its message id."""
+        description = self.description
+        return not isinstance(description, SubscriptionDescription) and description.requires_duplicate_detection
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether a message without a key is refused (P8)."""
+        return len(self.partitions) > 1 and self.detects_duplicates
+
+    @property
+    def requires_session(self) -> bool:
+        """Whether receivers must use message sessions."""
+        description = self.description
+        return not isinstance(description, TopicDescription) and description.requires_session
+
+    def totals_now(self) -> Totals:
+        """Return the sum of all reachable partitions (P17)."""
+        messages, bytes_used, is_limited = [0] * len(HOMES), 0, False
+        for handle in self.partitions:
+            try:
+                if handle.worker.available:
+                    counters = handle.worker.counters(self.queue_id)
+                    messages = [a + b for a, b in zip(messages, counters.messages, strict=True)]
+                    bytes_used += counters.bytes_used
+                    continue
+            except StoreError:
+                pass
+            is_limited = True
+        return Totals(messages, bytes_used, is_limited)
+
+    def next_counters(self) -> list[int]:
+        """Return the counter of each partition that its next message gets. StoreError."""
+        return [handle.worker.counters(self.queue_id).next_counter for handle in self.partitions]
+
+    def message_counts(self) -> list[int]:
+        """Return messages per home (see `records.Home`) over the reachable partitions."""
+        return self.totals_now().messages
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether the store of at least one partition is available."""
+        return any(handle.worker.available for handle in self.partitions)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether a partition is unreachable: the availability status is then `Limited` (P17)."""
+        return not all(handle.worker.available for handle in self.partitions)
+
+    @property
+    def has_waiting_receivers(self) -> bool:
+        """Whether a receiver waits for messages or sessions."""
+        dispatchers = (*self.dispatchers.values(), *(each for some in self.selecting.values() for each in some))
+        return self.session_dispatcher.is_waited_for or any(each.is_waited_for for each in dispatchers)
+
+    def describe(self, description: Description) -> None:
+        """Apply a changed description (partitioning and sessions can't change)."""
+        self.description = description
+        for handle in self.partitions:
+            handle.worker.description_changed(self.queue_id)
+            if handle.worker.has_outgoing(self.queue_id, *forwarded_from(description)):
+                self.on_outbox(handle)  # what waits may have another target now
+
+    def delete(self, gone: BrokerError) -> None:
+        """Mark the entity as deleted: later requests fail with `gone`."""
+        self.gone = gone
+
+    def asked_for_messages(self, now: int) -> None:
+        """Record that a receiver asked for messages or sessions at `now` (Unix ms)."""
+        self.received_at = now
+
+    def use_subscriptions(self, routing: SubscriptionRouting) -> None:
+        """Set the routing of a topic to its subscriptions."""
+        self.routing = routing
+
+    def use_totals(self, totals: Sequence[ByteTotal]) -> None:
+        """Set the byte totals, by partition, that a topic shares with its subscriptions."""
+        self.totals = totals
+
+    def detach_all(self, error: BrokerError) -> None:
+        """Detach every link with `error`."""
+        for detached in list(self.attached):
+            detached(error)
+        self.attached.clear()
+
+    # ---- routing
+
+    def route(self, messages: Sequence[Message]) -> tuple[int, bool]:
+        """Return the partition for a delivery, and whether a key chose it. BrokerError: keys contradict (P8 to P12)."""
+        index = self._router.route_keyed(messages, duplicate_detection=self.detects_duplicates)
+        if index is not None:
+            return index, True
+        return self.dealer.next(), False
+
+    def keyed_index(self, message: Message) -> int | None:
+        """Return the partition that the key of a message chooses, None without a key. BrokerError: keys contradict."""
+        key = key_of(message, duplicate_detection=self.detects_duplicates)
+        return None if key is None else self._router.handle(key)
+
+    def partition_for_forwarded(self, message: Message, turn: int) -> tuple[PartitionHandle, bool]:
+        """Return the partition for a message of an outbox, and whether its key chose it (P30).
+
+        Without a key the stored `turn` of the record decides, so that every attempt goes to the same partition: a
+        partition drops repetitions by the highest outbox number that it has stored.
+        """
+        key = key_of(message, duplicate_detection=self.detects_duplicates)
+        count = len(self.partitions)
+        if key is None:
+            return self.partitions[turn % count], count == 1
+        return self.partitions[self._router.handle(key)], True
+
+    def holds_session(self, session_id: str | None) -> bool:
+        """Whether a receiver holds this message session."""
+        if session_id is None or not self.requires_session:
+            return False
+        handle = self.partitions[self.partition_index_of_session(session_id)]
+        partition = handle.worker.partition(handle.queue_id)
+        return partition is not None and partition.is_held(session_id)
+
+    def partition_index_of_session(self, session_id: str) -> int:
+        """Return the partition index of a message session and its messages (P10)."""
+        return self._router.handle(session_id)
+
+    def partition_index_of_key(self, key: str) -> int:
+        """Return the partition index of messages with this effective partition key (P8)."""
+        return self._router.handle(key)
+
+    def is_same_key(self, key: str, other: str) -> bool:
+        """Whether two effective partition keys are one."""
+        return self._router.identity(key) == self._router.identity(other)
+
+    @property
+    def exact_keys(self) -> bool:
+        """Whether keys that differ in case are two keys."""
+        return self._router.exact_keys
 
     # ---- sending
 
@@ -151,7 +483,7 @@ class Entity(EntityBase):
         """Send messages without keys to the partitions in turn (P11), what one partition gets of them together."""
         groups: dict[int, tuple[list[int], list[Message]]] = {}
         start = 0
-        for index, count in self.dealt(len(messages)):
+        for index, count in self.dealer.deal(len(messages)):
             stop = start + count
             group = groups.setdefault(index, ([], []))
             group[0].extend(positions[start:stop])
@@ -164,13 +496,13 @@ class Entity(EntityBase):
 
     def _submit(self, part: SendRun, index: int) -> None:
         if part.left is not None:
-            self.count_unkeyed(len(part.positions))
+            self.dealer.count_in_flight(len(part.positions))
         self.partitions[index].submit(part)
 
     def _ended(self, part: SendRun, error: BrokerError | None) -> None:
         """Report the outcome of a part, or offer it to the next partition after a refusal (P13)."""
         if part.left is not None:
-            self.count_unkeyed(-len(part.positions))
+            self.dealer.count_in_flight(-len(part.positions))
         if error is None:
             part.done(part.positions, None)
         elif not part.left or not is_known_refusal(error):
@@ -234,29 +566,33 @@ class Entity(EntityBase):
         `bytes_max` limits the sum of encoded sizes. The client continues after the last number of the answer, so the
         answer ends before an unreachable partition. Raises BrokerError (server-busy) if the first one is unreachable.
         """
-        index = max(0, first) >> PARTITION_SHIFT if self.partitioned else 0
-        own = None if session_id is None else self.partition_index_of_session(session_id)  # the session's partition
         found: list[bytes] = []
-        while index < len(self.partitions) and len(found) < count and bytes_max > 0:
-            handle = self.partitions[index]
-            if own is None or index == own:
-                ask = partial(Peek, sub_queue, first, count - len(found), bytes_max, session_id, go_on=handle.submit)
-                try:
-                    rows: list[tuple[int, bytes]] = await handle.request(ask)
-                    if rows and found and bytes_max < len(rows[0][1]):
-                        break
-                    found.extend(payload for _, payload in rows)
-                    bytes_max -= sum(len(payload) for _, payload in rows)
-                    following = rows[-1][0] + 1 if rows and len(found) < count else None
-                    if following is not None and await self._has_from(handle, sub_queue, following, session_id):
-                        break  # the next message didn't fit; later partitions must not overtake it
-                except BrokerError as error:
-                    if found and error.condition is Condition.SERVER_BUSY:
-                        break
-                    raise
-            index += 1
-            first = index << PARTITION_SHIFT
+        for handle in self._partitions_from(first, session_id):
+            start = max(first, handle.index << PARTITION_SHIFT)
+            ask = partial(Peek, sub_queue, start, count - len(found), bytes_max, session_id, go_on=handle.submit)
+            try:
+                rows: list[tuple[int, bytes]] = await handle.request(ask)
+                if found and rows and len(rows[0][1]) > bytes_max:
+                    break  # a partition answers with its first message, even if that is too large
+                found.extend(payload for _, payload in rows)
+                bytes_max -= sum(len(payload) for _, payload in rows)
+                if len(found) >= count or bytes_max <= 0:
+                    break
+                if rows and await self._has_from(handle, sub_queue, rows[-1][0] + 1, session_id):
+                    break  # the next message didn't fit; later partitions must not overtake it
+            except BrokerError as error:
+                if found and error.condition is Condition.SERVER_BUSY:
+                    break
+                raise
         return found
+
+    def _partitions_from(self, number: int, session_id: str | None) -> Sequence[PartitionHandle]:
+        """Return the partitions with sequence numbers from `number` on; of a message session only its own."""
+        start = max(0, number) >> PARTITION_SHIFT if self.partitioned else 0
+        if session_id is None:
+            return self.partitions[start:]
+        own = self.partition_index_of_session(session_id)
+        return self.partitions[own : own + 1] if own >= start else ()
 
     async def _has_from(self, handle: PartitionHandle, sub_queue: SubQueue, first: int, session_id: str | None) -> bool:
         """Whether a partition has a message from that number on."""
@@ -285,27 +621,15 @@ class Entity(EntityBase):
 
     async def delete_before(self, sub_queue: SubQueue, partition_id: int, number: int, count: int) -> int:
         """Delete up to `count` available messages of a partition below `number`; return how many."""
-        handle = self.partition(partition_id)
-
-        def ask(reply: Callable[[int | BrokerError], None]) -> DeleteMessages:
-            return DeleteMessages(sub_queue, count, SEQUENCE_NUMBER_MAX, None, reply, before_number=number)
-
-        return await handle.request(ask)
+        ask = partial(DeleteMessages, sub_queue, count, SEQUENCE_NUMBER_MAX, None, before_number=number)
+        return int(await self.partition(partition_id).request(ask))
 
     async def delete_by_number(self, sub_queue: SubQueue, numbers: Sequence[int]) -> int:
         """Delete those of these messages that are available; return how many."""
-        of_partition: dict[PartitionHandle, list[int]] = {}
-        for number in numbers:
-            handle = self.partition_of_number(number)
-            if handle is not None:
-                of_partition.setdefault(handle, []).append(number)
         deleted = 0
-        for handle, some in of_partition.items():
-
-            def ask(reply: Callable[[int | BrokerError], None], some: Sequence[int] = some) -> DeleteMessages:
-                return DeleteMessages(sub_queue, len(some), SEQUENCE_NUMBER_MAX, None, reply, numbers=some)
-
-            deleted += await handle.request(ask)
+        for handle, some in self.by_partition(numbers).items():
+            ask = partial(DeleteMessages, sub_queue, len(some), SEQUENCE_NUMBER_MAX, None, numbers=some)
+            deleted += int(await handle.request(ask))
         return deleted
 
     async def peek_partition(
@@ -335,24 +659,17 @@ class Entity(EntityBase):
         """
         if target.description.status in SEND_REFUSED:
             raise target.disabled()
-        answer: dict[int, BrokerError | None] = {
-            number: service_errors.dead_letter_not_found(number)
-            for number in numbers
-            if self._index_of_number(number) is None
-        }
-        known = [number for number in numbers if number not in answer]
-        for index, group in self._by_partition((self._index_of_number(each) or 0, each) for each in known).items():
-            ask = partial(Resubmit, group, target.partitions[index])
+        answer: dict[int, BrokerError | None] = {}
+        for handle, group in self.by_partition(numbers).items():
+            ask = partial(Resubmit, group, target.partitions[handle.index])
             try:
-                answer |= await self.partitions[index].request(ask)
+                answer |= await handle.request(ask)
             except BrokerError as error:  # the store is out
                 answer |= dict.fromkeys(group, error)
-        return {number: answer[number] for number in numbers}
-
-    def partition_of_number(self, number: int) -> PartitionHandle | None:
-        """Return the partition that assigned a sequence number; None if there is no such partition."""
-        index = self._index_of_number(number)
-        return None if index is None else self.partitions[index]
+        return {
+            number: answer[number] if number in answer else service_errors.dead_letter_not_found(number)
+            for number in numbers
+        }
 
     async def list_sessions(self, updated_after: int | None) -> list[str]:
         """Return the sorted names of the message sessions; see `requests.ListSessions`."""
@@ -373,14 +690,22 @@ class Entity(EntityBase):
             )
         return self.partitions[partition_id]
 
-    def _index_of_number(self, number: int) -> int | None:
+    def partition_of_number(self, number: int) -> PartitionHandle | None:
+        """Return the partition that assigned a sequence number; None if there is no such partition."""
         if not 0 <= number <= SEQUENCE_NUMBER_MAX:
             return None
         index = number >> PARTITION_SHIFT if self.partitioned else 0
-        return index if index < len(self.partitions) else None
+        return self.partitions[index] if index < len(self.partitions) else None
 
-    def _by_partition(self, pairs: Iterable[tuple[int, T]]) -> dict[int, list[T]]:
-        groups: dict[int, list[T]] = {}
-        for index, item in pairs:
-            groups.setdefault(index, []).append(item)
-        return groups
+    def by_partition(self, numbers: Iterable[int]) -> dict[PartitionHandle, list[int]]:
+        """Group sequence numbers by the partition that assigned them, without those of no partition."""
+        pairs = [(self.partition_of_number(number), number) for number in numbers]
+        return grouped((handle, number) for handle, number in pairs if handle is not None)
+
+
+def grouped(pairs: Iterable[tuple[PartitionHandle, T]]) -> dict[PartitionHandle, list[T]]:
+    """Group values by partition, in order."""
+    groups: dict[PartitionHandle, list[T]] = {}
+    for handle, item in pairs:
+        groups.setdefault(handle, []).append(item)
+    return groups

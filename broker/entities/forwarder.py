@@ -33,8 +33,7 @@ from ..partition.requests import (
     StoreForwarded,
     Undeliverable,
 )
-from .entity import Entity, is_known_refusal
-from .entity_base import PartitionHandle
+from .entity import Entity, PartitionHandle, is_known_refusal
 
 MESSAGES_AT_ONCE = 64
 PAGES_MAX = 16  # pages read behind waiting messages before a retry

@@ -34,8 +34,7 @@ from ..stores.pace import Pace
 from ..stores.recovery import Recovery
 from ..stores.worker import Worker
 from .dispatcher import ReceiveQuota
-from .entity import Entity
-from .entity_base import Description, PartitionHandle, Totals
+from .entity import Description, Entity, PartitionHandle, Totals
 from .forwarder import Forwarder
 from .topic import TopicSubscriptions
 from .transactions import Transactions

@@ -1,16 +1,21 @@
 """Routing: the partition of a message, by its key or in turn (P7 to P12).
 
-Knows keys and partition counts. Does not know stores and their health.
+Knows keys, partition counts, and which stores are available. Does not know what a partition does with a message.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from .. import service_errors
 from ..identity import folded
 from ..message.message import Message
+from ..stores.worker import Worker
+
+BACKLOG_MESSAGES = 64  # in flight without keys: up to here each message goes to the next partition
+BACKLOG_PARTS = 4  # a longer backlog is divided into about so many parts: each costs a commit
+PART_MESSAGES_MAX = 64
 
 
 def partition_for_key(key: str, partition_count: int) -> int:
@@ -42,7 +47,6 @@ class Router:
     def __init__(self, partition_count: int, *, exact_keys: bool = False) -> None:
         self.partition_count = partition_count
         self.exact_keys = exact_keys
-        self._next = 0
 
     def identity(self, key: str) -> str:
         """Return the same text for keys that are one key."""
@@ -71,8 +75,59 @@ class Router:
                 raise service_errors.mixed_ids(index or 0, *shown)
         return index
 
+
+class Dealer:
+    """Deals messages without keys to the partitions of one entity in turn (P11); partition n is in `workers[n]`.
+
+    A message goes to the next partition, so that few messages spread over all. With a backlog in flight a partition
+    gets a part before its successor's turn: one commit stores it whole. Parts have a turn of their own; those of one
+    round over all partitions have the same length, more with a longer backlog, and an interrupted part goes on later.
+    So any stretch of messages is even over the partitions.
+    """
+
+    def __init__(self, workers: Sequence[Worker]) -> None:
+        self._workers = workers
+        self._in_flight = 0  # messages without keys on their way to a partition
+        self._next = 0
+        self._part_index = len(workers) - 1  # the partition whose part is being dealt
+        self._part_left = 0  # how many messages it gets yet
+        self._part_length = 1  # in this round over all partitions
+
     def next(self) -> int:
-        """Return the next partition index in turn (P11)."""
+        """Return the next partition in turn, skipping unavailable stores (P11, P13)."""
+        workers, count = self._workers, len(self._workers)
         index = self._next
-        self._next = (index + 1) % self.partition_count
+        for _ in range(count - 1):
+            if workers[index].available:
+                break
+            index = (index + 1) % count
+        self._next = (index + 1) % count
         return index
+
+    def deal(self, count: int) -> Iterator[tuple[int, int]]:
+        """Deal `count` messages: yields (partition index, how many)."""
+        in_flight, end = self._in_flight, self._in_flight + count
+        while in_flight < end:
+            if in_flight <= BACKLOG_MESSAGES:
+                index, taken = self.next(), 1
+            else:
+                index = self._part_for_backlog(in_flight)
+                taken = min(end - in_flight, self._part_left)
+                self._part_left -= taken
+            yield index, taken
+            in_flight += taken
+
+    def count_in_flight(self, by: int) -> None:
+        """Count messages that are on their way to a partition; negative once they have an outcome."""
+        self._in_flight += by
+
+    def _part_for_backlog(self, in_flight: int) -> int:
+        """Return the partition whose part goes on, or the next one in turn whose store is available."""
+        for _ in self._workers:
+            if self._part_left and self._workers[self._part_index].available:
+                break
+            self._part_index = (self._part_index + 1) % len(self._workers)
+            if not self._part_index:
+                self._part_length = min(in_flight // BACKLOG_PARTS, PART_MESSAGES_MAX)
+            self._part_left = self._part_length
+        return self._part_index

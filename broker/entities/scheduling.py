@@ -24,9 +24,8 @@ from ..partition.requests import (
     Schedule,
     Transfer,
 )
-from .entity import Entity, is_known_refusal
-from .entity_base import PartitionHandle
-from .several_partitions import grouped, show_that_stores_commit
+from .entity import Entity, PartitionHandle, is_known_refusal
+from .several_partitions import show_that_stores_commit
 
 OUTBOX_ROWS_AT_ONCE: Final = 64
 OutboxRow = tuple[int, int, Record]
@@ -83,7 +82,7 @@ async def cancel(entity: Entity, numbers: Sequence[int]) -> None:
 async def _cancel(entity: Entity, numbers: Sequence[int]) -> None:
     handles = {number: entity.partition_of_number(number) for number in numbers}
     missing = [number for number, handle in handles.items() if handle is None]
-    groups = grouped((handle, number) for number, handle in handles.items() if handle is not None)
+    groups = entity.by_partition(handles)
     if len(groups) > 1 or missing:
         for handle, group in groups.items():
             if await _refuses(handle, group):
@@ -196,7 +195,7 @@ async def _first_that_takes(
 ) -> list[int]:
     """Return the answer of partition `index`, with None of the first that is neither out nor full."""
     count = len(entity.partitions)
-    tried = entity.next_index() if index is None else index
+    tried = entity.dealer.next() if index is None else index
     for left in range(count - 1 if index is None else 0, -1, -1):
         try:
             return await ask(entity.partitions[tried])

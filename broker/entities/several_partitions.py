@@ -18,8 +18,7 @@ from ..ids import partition_index_of_token
 from ..outcomes import Complete, Defer, Outcome, Release
 from ..partition.requests import CheckOperation, Commit, LockMessages, Receive, ReceiveDeferred, Renew, Reserve, Settle
 from ..partition.step import Delivery, Received, ReceiveMode
-from .entity import Entity
-from .entity_base import PartitionHandle
+from .entity import Entity, PartitionHandle, grouped
 
 T = TypeVar("T")
 Groups = dict[PartitionHandle, list[T]]
@@ -199,11 +198,3 @@ def _by_token(entity: Entity, tokens: Iterable[bytes]) -> Groups[bytes]:
     if any(index >= len(entity.partitions) for index, _ in pairs):
         raise service_errors.lock_lost()
     return grouped((entity.partitions[index], token) for index, token in pairs)
-
-
-def grouped(pairs: Iterable[tuple[PartitionHandle, T]]) -> Groups[T]:
-    """Group values by partition, in order."""
-    groups: Groups[T] = {}
-    for handle, item in pairs:
-        groups.setdefault(handle, []).append(item)
-    return groups

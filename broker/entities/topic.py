@@ -23,8 +23,7 @@ from ..model.validation import rule_bytes
 from ..partition.records import ByteTotal
 from ..partition.step import PartitionRef, RoutedMessage
 from ..rules import Match, MessageContext, RuleIndex
-from .entity import Entity
-from .entity_base import Description
+from .entity import Description, Entity
 from .router import key_of
 
 REASON_FILTER = "FilterException"

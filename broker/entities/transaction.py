@@ -10,8 +10,7 @@ from ..errors import BrokerError
 from ..partition.requests import (
     Operation,
 )
-from .entity import Entity
-from .entity_base import PartitionHandle
+from .entity import Entity, PartitionHandle
 
 FindVia = Callable[[], Entity | None]
 

@@ -33,8 +33,7 @@ from ..partition.requests import (
     Settle,
     Transfer,
 )
-from .entity import Entity, parse_delivery
-from .entity_base import EntityBase, PartitionHandle
+from .entity import Entity, PartitionHandle, parse_delivery
 from .router import key_of
 from .topic import TopicSubscriptions
 from .transaction import FindVia, Transaction, TransactionRef
@@ -435,7 +434,7 @@ def _abandon(locks: Sequence[tuple[PartitionHandle, bytes]]) -> None:
         handle.submit(Settle(token, Abandon(), None))
 
 
-def _same_top_level(one: EntityBase, other: EntityBase) -> bool:
+def _same_top_level(one: Entity, other: Entity) -> bool:
     return one.top_level_key == other.top_level_key
 
 

@@ -11,7 +11,8 @@ from random import Random
 import pytest
 
 from emubus.broker.api import Sender
-from emubus.broker.entities.entity_base import BACKLOG_MESSAGES, BACKLOG_PARTS, PART_MESSAGES_MAX, PartitionHandle
+from emubus.broker.entities.entity import PartitionHandle
+from emubus.broker.entities.router import BACKLOG_MESSAGES, BACKLOG_PARTS, PART_MESSAGES_MAX
 from emubus.broker.errors import BrokerError
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.partition.requests import Request, SendRun

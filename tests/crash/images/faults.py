@@ -12,7 +12,7 @@ from typing import Any, Final
 import lmdb
 
 from emubus import data_folder
-from emubus.broker.entities.entity_base import EntityBase
+from emubus.broker.entities.entity import Entity
 from emubus.storage import manifest, sync_file
 from emubus.storage.journal import journal, journaled_store, reading, replay, writing
 
@@ -121,7 +121,7 @@ def _old_journal_dropped_first(patch: Patch) -> None:
 
 
 def _purge_forgets_numbers(patch: Patch) -> None:
-    patch(EntityBase, "next_counters", lambda self: [1] * len(self.partitions))
+    patch(Entity, "next_counters", lambda self: [1] * len(self.partitions))
 
 
 def _replays_all(patch: Patch) -> None:

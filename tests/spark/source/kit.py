@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from emubus.broker.entities.entity_base import BACKLOG_MESSAGES
+from emubus.broker.entities.router import BACKLOG_MESSAGES
 from emubus.codec.encode import encode
 from emubus.codec.types import Symbol
 from emubus.spark_connector.options import SourceOptions, source_options
