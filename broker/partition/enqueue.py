@@ -7,6 +7,7 @@ Does not know how outbox messages reach their targets (`outbox`). Owned by a `Pa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from .. import service_errors
 from ..errors import BrokerError
@@ -32,7 +33,21 @@ from .records import (
 from .requests import CancelScheduled, ProcessDue, Reserve, Schedule, SendRun
 from .sessions import MessageSessions
 from .state import PartitionState, expiry, min_ttl
-from .step import Counted, EventKind, PartitionRef, Step
+from .step import Counted, EventKind, PartitionRef
+from .turn import Turn
+
+
+class Origin(NamedTuple):
+    """Where a message was before it becomes active here."""
+
+    number: int = 0  # its enqueued sequence number; 0: it gets its own here
+    hops: int = 0  # how often it was forwarded
+    other_path: str = ""  # where it was dead-lettered
+    was_scheduled: bool = False  # and its time has come
+
+
+NEW: Final = Origin()
+SCHEDULED_HERE: Final = Origin(was_scheduled=True)
 
 
 class EnqueueHandlers:
@@ -50,32 +65,33 @@ class EnqueueHandlers:
 
     # ---- requests
 
-    def send_run(self, request: SendRun, now: int, view: Reader, step: Step) -> None:
+    def send_run(self, request: SendRun, turn: Turn) -> None:
         """Store each message of a run on its own, or all or none."""
         messages = request.messages
-        step.use_matches(request.matches)
-        error = self.refusal(messages, now, view)
+        if request.matches:
+            turn.matches.update(request.matches)
+        error = self.refusal(messages, turn)
         if error is None:
             if request.numbered is None and self._appends(messages):
-                self._append(request, now, step)
+                self._append(request, turn)
             else:
-                numbers = self.store_all(messages, now, view, step, origin=request)
+                numbers = self.store_all(messages, turn, origin=request)
                 if request.numbered is not None:
-                    step.effects.append((request.numbered, numbers))
+                    turn.effects.append((request.numbered, numbers))
         if error is None or request.is_whole:
             if error is not None:
-                self._note_refused(request, error, step)
-            step.effects.append((request.finish, error))
+                self._note_refused(request, error, turn)
+            turn.effects.append((request.finish, error))
             return
         seen_ids: set[int] = set()
         for start in range(len(messages)):  # there is room for some, perhaps
             part = request.slice(start, start + 1)
-            error = self.refusal(part.messages, now, view)
+            error = self.refusal(part.messages, turn)
             if error is None:
-                self.store_all(part.messages, now, view, step, seen_ids, part)
+                self.store_all(part.messages, turn, seen_ids, part)
             else:
-                self._note_refused(part, error, step)
-            step.effects.append((part.finish, error))
+                self._note_refused(part, error, turn)
+            turn.effects.append((part.finish, error))
 
     def _appends(self, messages: Sequence[Message]) -> bool:
         """Whether the messages only go to the end of the ready queue."""
@@ -88,27 +104,26 @@ class EnqueueHandlers:
             and {message.scheduled_enqueue_at for message in messages} == {None}
         )
 
-    def _note_refused(self, run: SendRun, error: BrokerError, step: Step) -> None:
+    def _note_refused(self, run: SendRun, error: BrokerError, turn: Turn) -> None:
         ref, nowhere = self._state.ref, [None] * len(run.messages)
-        step.note(EventKind.REFUSED, ref, nowhere, run.messages, reason=error.description, by=run.by)
+        turn.note(EventKind.REFUSED, ref, nowhere, run.messages, reason=error.description, by=run.by)
 
-    def _append(self, request: SendRun, now: int, step: Step) -> None:
+    def _append(self, request: SendRun, turn: Turn) -> None:
         """Store messages that `_appends` approved: `store_all` for a run, at a lower cost for each message."""
         state, messages = self._state, request.messages
-        state.mark_used(now)
-        number, rows = state.put_active_run(messages, now, step)
-        if step.events is not None:
+        state.mark_used(turn.now)
+        number, rows = state.put_active_run(messages, turn)
+        if turn.events is not None:
             numbers = range(number, number + len(rows))
-            step.note(EventKind.SENT, state.ref, numbers, messages, by=request.by, others_left=request.left)
-        step.count(state.queue_id, Counted.SENT, len(rows))
+            turn.note(EventKind.SENT, state.ref, numbers, messages, by=request.by, others_left=request.left)
+        turn.count(state.queue_id, Counted.SENT, len(rows))
         state.active_queue.extend(number, rows)
-        state.announce_ready(state.active_queue, step)
+        state.announce_ready(state.active_queue, turn)
 
-    def refusal(self, messages: Sequence[Message], now: int, view: Reader) -> BrokerError | None:
+    def refusal(self, messages: Sequence[Message], turn: Turn) -> BrokerError | None:
         """The error if these messages, each counted once, would exceed the entity's size; a topic's copies may."""
-        del now
         state, size_bytes = self._state, sum([message.size_bytes for message in messages])
-        used = state.bytes_used(view)
+        used = state.bytes_used(turn.view)
         if used + size_bytes <= state.ref.size_bytes_max:
             return None
         kind = "Queue" if state.ref.routing is None else "Topic"
@@ -117,9 +132,7 @@ class EnqueueHandlers:
     def store_all(
         self,
         messages: Sequence[Message],
-        now: int,
-        view: Reader,
-        step: Step,
+        turn: Turn,
         seen_ids: set[int] | None = None,
         origin: SendRun | None = None,
         counted: Counted = Counted.SENT,
@@ -128,37 +141,35 @@ class EnqueueHandlers:
 
         `seen_ids` as for `store_scheduled`; `origin` is the request; messages count as `counted`.
         """
-        self._state.mark_used(now)
+        self._state.mark_used(turn.now)
         seen_ids = set() if seen_ids is None else seen_ids
         numbers: list[int | None] = []
-        if step.events is not None and messages:
+        if turn.events is not None and messages:
             by, left = ("", None) if origin is None else (origin.by, origin.left)
-            step.note(EventKind.SENT, self._state.ref, numbers, messages, by=by, others_left=left)
+            turn.note(EventKind.SENT, self._state.ref, numbers, messages, by=by, others_left=left)
         for message in messages:
-            if self.is_duplicate(message, now, view, step, seen_ids):
+            if self.is_duplicate(message, turn, seen_ids):
                 numbers.append(None)
                 continue
             at = message.scheduled_enqueue_at
-            if at is not None and at > now:
+            if at is not None and at > turn.now:
                 number = self._state.rows.new_number()
-                self._schedule(message, number, at, now, step)
+                self._schedule(message, number, at, turn)
             else:
-                number = self.activate(message, 0, now, view, step)
+                number = self.activate(message, turn)
             numbers.append(number)
-        step.count(self._state.queue_id, counted, len(numbers) - numbers.count(None))
+        turn.count(self._state.queue_id, counted, len(numbers) - numbers.count(None))
         return numbers
 
-    def schedule(self, request: Schedule, now: int, view: Reader, step: Step) -> None:
+    def schedule(self, request: Schedule, turn: Turn) -> None:
         """Schedule messages and answer with their sequence numbers."""
-        error = self.refusal(request.messages, now, view)
-        step.effects.append((request.reply, error or self.store_scheduled(request.messages, now, view, step)))
+        error = self.refusal(request.messages, turn)
+        turn.effects.append((request.reply, error or self.store_scheduled(request.messages, turn)))
 
     def store_scheduled(
         self,
         messages: Sequence[Message],
-        now: int,
-        view: Reader,
-        step: Step,
+        turn: Turn,
         numbers: Sequence[int] = (),
         seen_ids: set[int] | None = None,
     ) -> list[int]:
@@ -167,115 +178,109 @@ class EnqueueHandlers:
         `numbers` are reserved numbers or empty. `seen_ids` has the duplicate hashes that this request stored before;
         the view does not contain them yet.
         """
-        self._state.mark_used(now)
+        self._state.mark_used(turn.now)
         seen_ids = set() if seen_ids is None else seen_ids
         assigned = list(numbers) or [self._state.rows.new_number() for _ in messages]
-        step.touched[self._state.queue_id] = self._state.counters
-        step.note(EventKind.SENT, self._state.ref, assigned, messages)
+        turn.touched[self._state.queue_id] = self._state.counters
+        turn.note(EventKind.SENT, self._state.ref, assigned, messages)
         for message, number in zip(messages, assigned, strict=True):
-            if not self.is_duplicate(message, now, view, step, seen_ids):
+            if not self.is_duplicate(message, turn, seen_ids):
                 at = message.scheduled_enqueue_at
-                self._schedule(message, number, now if at is None else at, now, step)
-                step.count(self._state.queue_id, Counted.SENT)
+                self._schedule(message, number, turn.now if at is None else at, turn)
+                turn.count(self._state.queue_id, Counted.SENT)
         return assigned
 
-    def reserve(self, request: Reserve, now: int, view: Reader, step: Step) -> None:
+    def reserve(self, request: Reserve, turn: Turn) -> None:
         """Reserve sequence numbers for messages that a transaction or another partition's commit will schedule."""
-        del now, view
-        step.touched[self._state.queue_id] = self._state.counters
-        step.effects.append((request.reply, [self._state.rows.new_number() for _ in range(request.count)]))
+        turn.touched[self._state.queue_id] = self._state.counters
+        turn.effects.append((request.reply, [self._state.rows.new_number() for _ in range(request.count)]))
 
-    def cancel(self, request: CancelScheduled, now: int, view: Reader, step: Step) -> None:
+    def cancel(self, request: CancelScheduled, turn: Turn) -> None:
         """Remove scheduled messages, or deliver them now, all or none."""
-        if (error := self.cancel_refusal(request.numbers, view)) is None:
-            removed = self.remove_scheduled(request.numbers, view, step)
+        if (error := self.cancel_refusal(request.numbers, turn.view)) is None:
+            removed = self.remove_scheduled(request.numbers, turn)
             if not request.is_delivery:
-                step.count(self._state.queue_id, Counted.CANCELED, len(removed))
-                step.note(EventKind.CANCELED, self._state.ref, request.numbers)
+                turn.count(self._state.queue_id, Counted.CANCELED, len(removed))
+                turn.note(EventKind.CANCELED, self._state.ref, request.numbers)
             for number, message in removed if request.is_delivery else ():
-                self._activate(number, message, now, view, step, is_early=True)
-        step.effects.append((request.reply, error))
+                self._activate(number, message, turn, is_early=True)
+        turn.effects.append((request.reply, error))
 
     def cancel_refusal(self, numbers: Sequence[int], view: Reader) -> BrokerError | None:
         """The error if these scheduled messages can't all be removed, else None."""
         missing = [number for number in numbers if self._scheduled_row(number, view) is None]
         return service_errors.scheduled_not_found(missing) if missing else None
 
-    def remove_scheduled(self, numbers: Sequence[int], view: Reader, step: Step) -> list[tuple[int, Message]]:
+    def remove_scheduled(self, numbers: Sequence[int], turn: Turn) -> list[tuple[int, Message]]:
         """Remove scheduled messages that passed `cancel_refusal`; return them with their numbers."""
         rows, removed = self._state.rows, list[tuple[int, Message]]()
         for number in dict.fromkeys(numbers):
-            row = self._scheduled_row(number, view)
+            row = self._scheduled_row(number, turn.view)
             assert row is not None
             record = Record.unpack(row)
             message = parse_stored(record.stored)
             removed.append((number, message))
             at = message.scheduled_enqueue_at
-            rows.remove(Home.SCHEDULED, number, len(row), 0, step)
-            rows.remove_due(record.enqueued_at if at is None else at, Due.ACTIVATE, number, step)
+            rows.remove(Home.SCHEDULED, number, len(row), 0, turn)
+            rows.remove_due(record.enqueued_at if at is None else at, Due.ACTIVATE, number, turn)
         return removed
 
     def _scheduled_row(self, number: int, view: Reader) -> bytes | None:
         return view.get(MESSAGES, message_key(self._state.queue_id, Home.SCHEDULED, number))
 
-    def process_due(self, request: ProcessDue, now: int, view: Reader, step: Step) -> None:
+    def process_due(self, request: ProcessDue, turn: Turn) -> None:
         """Process due rows: expire a message, activate one, or delete an old duplicate hash."""
         for due_at, code, number in request.rows:
             what = Due(code)
             if what is Due.EXPIRE:
-                self._expire(due_at, number, view, step)
+                self._expire(due_at, number, turn)
                 continue
-            self._state.rows.remove_due(due_at, what, number, step)
-            step.touched[self._state.queue_id] = self._state.counters
+            self._state.rows.remove_due(due_at, what, number, turn)
+            turn.touched[self._state.queue_id] = self._state.counters
             if what is Due.ACTIVATE:
-                self._activate_scheduled(number, now, view, step)
+                self._activate_scheduled(number, turn)
             else:
                 key = session_number_key(self._state.queue_id, number)
-                row = view.get(DUPLICATES, key)
-                if row is not None and INSTANT.unpack(row)[0] <= now:
-                    step.changes.append((DUPLICATES, key, None))
+                row = turn.view.get(DUPLICATES, key)
+                if row is not None and INSTANT.unpack(row)[0] <= turn.now:
+                    turn.changes.append((DUPLICATES, key, None))
         if self._sessions is not None:
-            self._sessions.update_heads(view, step)
+            self._sessions.update_heads(turn)
 
     # ---- a message gets a home
 
     def activate(
         self,
         message: Message,
-        enqueued_number: int,
-        now: int,
-        view: Reader,
-        step: Step,
-        hops: int = 0,
-        other_path: str = "",
+        turn: Turn,
+        origin: Origin = NEW,
         target_index: int | None = None,
         ttl_max_ms: int | None = None,
-        was_scheduled: bool = False,
     ) -> int:
         """Store an active message: in the ready queue, its session, the outbox, or a topic's subscriptions.
 
         With `target_index` it is a copy for that partition of the subscription; `ttl_max_ms` is the topic's default.
-        It `was_scheduled` if its scheduled time has come. Returns its sequence number here; for a topic the enqueued
-        sequence number of the copies.
+        Returns its sequence number here; for a topic the enqueued sequence number of the copies.
         """
         state = self._state
         description = state.ref.description
         if isinstance(description, TopicDescription):
-            return self._publish(
-                message, enqueued_number, description.default_ttl_ms, now, view, step, hops, other_path, was_scheduled
-            )
+            return self._publish(message, origin, description.default_ttl_ms, turn)
         ttl_ms = min_ttl(min_ttl(message.ttl_ms, ttl_max_ms), description.default_ttl_ms)
         number = state.rows.new_number()
-        expires_at, stored = expiry(now, ttl_ms), message.stored(now, ttl_ms)
         record = Record(
-            stored, now, expires_at, enqueued_number or number, 0, hops, other_path, was_scheduled=was_scheduled
+            message.stored(turn.now, ttl_ms),
+            turn.now,
+            expiry(turn.now, ttl_ms),
+            origin.number or number,
+            hops=origin.hops,
+            other_path=origin.other_path,
+            was_scheduled=origin.was_scheduled,
         )
-        self.put(record, number, message, view, step, target_index)
+        self.put(record, number, message, turn, target_index)
         return number
 
-    def put(
-        self, record: Record, number: int, message: Message, view: Reader, step: Step, target_index: int | None = None
-    ) -> None:
+    def put(self, record: Record, number: int, message: Message, turn: Turn, target_index: int | None = None) -> None:
         """Store `record` in its home here: the outbox, a session or the ready queue."""
         state = self._state
         description = state.receivable
@@ -283,96 +288,71 @@ class EnqueueHandlers:
             record.update(target_index=state.target_index_of(message) if target_index is None else target_index)
             if description.forward_to is not None and record.enqueued_number == NO_ENQUEUED_NUMBER:
                 record.update(enqueued_number=number)
-            self._to_outbox(record, number, step, forwards=description.forward_to is not None)
+            self._to_outbox(record, number, turn, forwards=description.forward_to is not None)
         elif description.requires_session:
             name = message.session_id
             if name is None or self._sessions is None:
-                self._dead_letter(record, number, service_errors.REASON_NO_SESSION, step, (state.queue_id, number))
+                self._dead_letter(record, number, service_errors.REASON_NO_SESSION, turn, (state.queue_id, number))
             else:
-                self._sessions.add_message(name, number, view, step)
-                state.put_active(record, number, step)
+                self._sessions.add_message(name, number, turn)
+                state.put_active(record, number, turn)
         else:
-            row = state.put_active(record, number, step)
+            row = state.put_active(record, number, turn)
             state.active_queue.append(number, row)
-            state.announce_ready(state.active_queue, step)
+            state.announce_ready(state.active_queue, turn)
 
-    def dead_letter_copy(
-        self, message: Message, source: tuple[int, int], reason: tuple[str, str], now: int, step: Step
-    ) -> None:
+    def dead_letter_copy(self, message: Message, source: tuple[int, int], reason: tuple[str, str], turn: Turn) -> None:
         """Dead-letter a copy after a failed rule; `source`: (topic's queue id, number), `reason`: (it, its text)."""
-        record = Record(message.stored(now, None), now, 0, source[1])
-        self._dead_letter(record, self._state.rows.new_number(), reason, step, source)
+        record = Record(message.stored(turn.now, None), turn.now, 0, source[1])
+        self._dead_letter(record, self._state.rows.new_number(), reason, turn, source)
 
-    def _publish(
-        self,
-        message: Message,
-        enqueued_number: int,
-        default_ttl_ms: int | None,
-        now: int,
-        view: Reader,
-        step: Step,
-        hops: int,
-        other_path: str,
-        was_scheduled: bool,
-    ) -> int:
+    def _publish(self, message: Message, origin: Origin, default_ttl_ms: int | None, turn: Turn) -> int:
         """Store the copies for the subscriptions; return their enqueued sequence number."""
         state = self._state
         routing = state.ref.routing
         assert routing is not None
-        enqueued_number = enqueued_number if enqueued_number > 0 else state.rows.new_number()
-        step.touched[state.queue_id] = state.counters
-        source = state.queue_id, enqueued_number
-        if step.events is not None:
-            step.note(EventKind.ROUTED, state.ref, [enqueued_number], [message], rules=routing.rules)
-        for copy in routing.route(message, state.index, now, step.matches.get(id(message))):
-            target = self._sibling(copy.ref, view)
-            step.count(copy.ref.queue_id, Counted.COPIED)
+        if origin.number <= 0:
+            origin = origin._replace(number=state.rows.new_number())
+        turn.touched[state.queue_id] = state.counters
+        source = state.queue_id, origin.number
+        if turn.events is not None:
+            turn.note(EventKind.ROUTED, state.ref, [origin.number], [message], rules=routing.rules)
+        for copy in routing.route(message, state.index, turn.now, turn.matches.get(id(message))):
+            target = self._sibling(copy.ref, turn.view)
+            turn.count(copy.ref.queue_id, Counted.COPIED)
             if copy.error is not None:
-                target.dead_letter_copy(copy.message, source, copy.error, now, step)
+                target.dead_letter_copy(copy.message, source, copy.error, turn)
                 continue
             numbers: list[int | None] = []
-            step.note(EventKind.COPIED, copy.ref, numbers, [copy.message], source)
-            number = target.activate(
-                copy.message,
-                enqueued_number,
-                now,
-                view,
-                step,
-                hops,
-                other_path,
-                copy.target_index,
-                default_ttl_ms,
-                was_scheduled,
-            )
-            numbers.append(number)
-        return enqueued_number
+            turn.note(EventKind.COPIED, copy.ref, numbers, [copy.message], source)
+            numbers.append(target.activate(copy.message, turn, origin, copy.target_index, default_ttl_ms))
+        return origin.number
 
-    def _schedule(self, message: Message, number: int, at: int, now: int, step: Step) -> None:
+    def _schedule(self, message: Message, number: int, at: int, turn: Turn) -> None:
         state = self._state
         # The time to live starts at activation: only the stored form has it, the record does not expire.
-        state.rows.put(Home.SCHEDULED, number, Record(message.stored(at, message.ttl_ms), now, 0, number).pack(), step)
-        state.rows.put_due(at, Due.ACTIVATE, number, step)
+        record = Record(message.stored(at, message.ttl_ms), turn.now, 0, number)
+        state.rows.put(Home.SCHEDULED, number, record.pack(), turn)
+        state.rows.put_due(at, Due.ACTIVATE, number, turn)
 
-    def _activate_scheduled(self, number: int, now: int, view: Reader, step: Step) -> None:
-        row = view.get(MESSAGES, message_key(self._state.queue_id, Home.SCHEDULED, number))
+    def _activate_scheduled(self, number: int, turn: Turn) -> None:
+        row = turn.view.get(MESSAGES, message_key(self._state.queue_id, Home.SCHEDULED, number))
         if row is None:
             return
-        self._state.rows.remove(Home.SCHEDULED, number, len(row), 0, step)
-        self._activate(number, parse_stored(Record.unpack(row).stored), now, view, step)
+        self._state.rows.remove(Home.SCHEDULED, number, len(row), 0, turn)
+        self._activate(number, parse_stored(Record.unpack(row).stored), turn)
 
-    def _activate(
-        self, number: int, message: Message, now: int, view: Reader, step: Step, *, is_early: bool = False
-    ) -> None:
+    def _activate(self, number: int, message: Message, turn: Turn, *, is_early: bool = False) -> None:
         numbers, source = list[int | None](), (self._state.queue_id, number)
-        step.note(EventKind.ACTIVATED, self._state.ref, numbers, [message], source, is_early=is_early)
-        numbers.append(self.activate(message, 0, now, view, step, was_scheduled=True))
+        turn.note(EventKind.ACTIVATED, self._state.ref, numbers, [message], source, is_early=is_early)
+        numbers.append(self.activate(message, turn, SCHEDULED_HERE))
 
-    def _expire(self, due_at: int, number: int, view: Reader, step: Step) -> None:
+    def _expire(self, due_at: int, number: int, turn: Turn) -> None:
         state = self._state
-        row = view.get(MESSAGES, message_key(state.queue_id, Home.ACTIVE, number))
+        row = turn.view.get(MESSAGES, message_key(state.queue_id, Home.ACTIVE, number))
         if row is None:
-            step.changes.append((DUE, due_key(due_at, state.queue_id, Due.EXPIRE, number), None))
-            step.touched[state.queue_id] = state.counters
+            turn.changes.append((DUE, due_key(due_at, state.queue_id, Due.EXPIRE, number), None))
+            turn.touched[state.queue_id] = state.counters
         elif number not in state.locks.by_number:  # a locked one may still be completed
             session = 0
             if self._sessions is None:
@@ -380,14 +360,14 @@ class EnqueueHandlers:
             else:
                 name = parse_stored(Record.unpack(row).stored).session_id
                 if name is not None:
-                    session = self._sessions.number_of(name, view)
+                    session = self._sessions.number_of(name, turn.view)
                     self._sessions.message_removed(name)
-            state.expire(number, row, session, step)
+            state.expire(number, row, session, turn)
 
-    def would_be_dropped(self, message: Message, now: int, view: Reader, seen_ids: set[int]) -> bool:
+    def would_be_dropped(self, message: Message, turn: Turn, seen_ids: set[int]) -> bool:
         """Whether a message duplicates a stored hash or one of `seen_ids`; adds its hash to `seen_ids`."""
         number = self._identity(message)
-        return number is not None and self._is_known(number, now, view, seen_ids)
+        return number is not None and self._is_known(number, turn, seen_ids)
 
     def _identity(self, message: Message) -> int | None:
         """The hash that identifies duplicates, None without duplicate detection or message id."""
@@ -400,43 +380,43 @@ class EnqueueHandlers:
         key_text = folded(message.session_id or message.partition_key or "") if state.ref.partitioned else ""
         return duplicate_hash(f"{message_id}\0{key_text}")
 
-    def _is_known(self, number: int, now: int, view: Reader, seen_ids: set[int]) -> bool:
+    def _is_known(self, number: int, turn: Turn, seen_ids: set[int]) -> bool:
         if number in seen_ids:
             return True
         seen_ids.add(number)
-        row = view.get(DUPLICATES, session_number_key(self._state.queue_id, number))
-        return row is not None and bool(INSTANT.unpack(row)[0] > now)
+        row = turn.view.get(DUPLICATES, session_number_key(self._state.queue_id, number))
+        return row is not None and bool(INSTANT.unpack(row)[0] > turn.now)
 
-    def is_duplicate(self, message: Message, now: int, view: Reader, step: Step, seen_ids: set[int]) -> bool:
+    def is_duplicate(self, message: Message, turn: Turn, seen_ids: set[int]) -> bool:
         """Whether a message is a duplicate; if not, store its hash for the duplicate detection window."""
         if (number := self._identity(message)) is None:
             return False
         state = self._state
-        if self._is_known(number, now, view, seen_ids):
-            step.count(state.queue_id, Counted.DUPLICATES_DROPPED)
+        if self._is_known(number, turn, seen_ids):
+            turn.count(state.queue_id, Counted.DUPLICATES_DROPPED)
             return True
         description = state.ref.description
         assert not isinstance(description, SubscriptionDescription)
         key = session_number_key(state.queue_id, number)
-        until = now + description.duplicate_window_ms
-        step.changes.append((DUPLICATES, key, INSTANT.pack(until)))
-        state.rows.put_due(until, Due.FORGET, number, step)
-        step.touched[state.queue_id] = state.counters
+        until = turn.now + description.duplicate_window_ms
+        turn.changes.append((DUPLICATES, key, INSTANT.pack(until)))
+        state.rows.put_due(until, Due.FORGET, number, turn)
+        turn.touched[state.queue_id] = state.counters
         return False
 
     def _dead_letter(
-        self, record: Record, number: int, reason: tuple[str, str], step: Step, source: tuple[int, int]
+        self, record: Record, number: int, reason: tuple[str, str], turn: Turn, source: tuple[int, int]
     ) -> None:
         properties = {"DeadLetterReason": reason[0], "DeadLetterErrorDescription": reason[1]}
-        self._state.dead_letter_record(record, number, properties, step, source=source)
+        self._state.dead_letter_record(record, number, properties, turn, source=source)
 
-    def _to_outbox(self, record: Record, number: int, step: Step, *, forwards: bool) -> None:
+    def _to_outbox(self, record: Record, number: int, turn: Turn, *, forwards: bool) -> None:
         hops_max = self._state.ref.bounds.forward_hops_max
         if forwards and record.hops >= hops_max:
             reason = service_errors.too_many_hops(hops_max)
-            self._dead_letter(record, number, reason, step, (self._state.queue_id, number))
+            self._dead_letter(record, number, reason, turn, (self._state.queue_id, number))
             return
         if forwards:
-            step.note(EventKind.FORWARDING, self._state.ref, [number], to=self._state.receivable.forward_to)
-        self._state.rows.put(Home.OUTBOX, number, record.pack(), step)
-        step.effects.append((self._state.ref.announce_outbox, None))
+            turn.note(EventKind.FORWARDING, self._state.ref, [number], to=self._state.receivable.forward_to)
+        self._state.rows.put(Home.OUTBOX, number, record.pack(), turn)
+        turn.effects.append((self._state.ref.announce_outbox, None))

@@ -1,8 +1,8 @@
 """One partition of an entity: a pure state machine that decides everything about the partition's messages (R2).
 
-It takes requests and returns changes for the store and effects for callers. It reads stored rows only through the view
-that each call passes. The handlers (`enqueue`, `outbox`, `receive`, `settle`, `sessions`) share one `state`; this
-module maps requests to handlers and runs transactions. Does not know clocks (`now` is an argument), sockets, other
+It takes requests and adds changes for the store and effects for callers to the batch's turn. It reads stored rows only
+through the turn's view. The handlers (`enqueue`, `outbox`, `receive`, `settle`, `sessions`) share one `state`; this
+module maps requests to handlers and runs transactions. Does not know clocks (a turn has its instant), sockets, other
 stores, and how a batch is committed. Owned by the `Worker` of its messaging store.
 """
 
@@ -80,12 +80,13 @@ from .requests import (
 from .sessions import MessageSessions
 from .settle import SettleHandlers
 from .state import PartitionState
-from .step import Counted, EventKind, PartitionRef, Step
+from .step import Counted, EventKind, PartitionRef
+from .turn import Turn
 
 PREFIXED_TABLES = (SESSIONS, SESSION_MESSAGES, SESSION_HEADS, SESSION_STATE, DUPLICATES, FORWARDED)
 
 Handler = Callable[..., None]
-"""Takes a request, the instant (Unix ms), a view of the stored rows and the step that it adds to."""
+"""Takes a request and the turn that it is executed in."""
 
 
 class Partition:
@@ -117,15 +118,15 @@ class Partition:
 
     # ---- the worker's interface
 
-    def apply(self, request: Request, now: int, view: Reader, step: Step) -> None:
-        """Execute `request` at `now` (Unix ms): update memory, add changes and effects to `step`.
+    def apply(self, request: Request, turn: Turn) -> None:
+        """Execute `request`: update memory, add changes and effects to `turn`.
 
         At the end of the batch the worker calls `keep` or `roll_back`.
         """
         handler = self._handlers.get(type(request))
         if handler is None:
             handler = self._handlers[type(request)] = self._handler(type(request))
-        handler(request, now, view, step)
+        handler(request, turn)
 
     def keep(self) -> None:
         """Keep the changes of the batch: it is committed, or had nothing to store."""
@@ -218,82 +219,82 @@ class Partition:
 
     # ---- requests that need several handlers
 
-    def _expire_locks(self, request: ExpireLocks, now: int, view: Reader, step: Step) -> None:
-        self._settle.expire_locks(request, now, view, step)
+    def _expire_locks(self, request: ExpireLocks, turn: Turn) -> None:
+        self._settle.expire_locks(request, turn)
         if self._sessions is not None:
-            self._sessions.expire(now, view, step)
+            self._sessions.expire(turn)
 
-    def _resubmit(self, request: Resubmit, now: int, view: Reader, step: Step) -> None:
-        target = self if request.target.queue_id == self.state.queue_id else self._sibling(request.target, view)
+    def _resubmit(self, request: Resubmit, turn: Turn) -> None:
+        target = self if request.target.queue_id == self.state.queue_id else self._sibling(request.target, turn.view)
         answer: dict[int, BrokerError | None] = {}
         accepted: list[Message] = []
         moved: list[int] = []
         seen_ids: set[int] = set()
         for number in dict.fromkeys(request.numbers):
-            found = self._receive.dead_lettered(number, view)
+            found = self._receive.dead_lettered(number, turn.view)
             if isinstance(found, BrokerError):
                 answer[number] = found
                 continue
             message = without_dead_letter_reason(found.message)
-            if target.enqueue.would_be_dropped(message, now, view, seen_ids):
+            if target.enqueue.would_be_dropped(message, turn, seen_ids):
                 answer[number] = service_errors.would_be_dropped(number, message.message_id or "")
                 continue
-            answer[number] = target.enqueue.refusal([*accepted, message], now, view)
+            answer[number] = target.enqueue.refusal([*accepted, message], turn)
             if answer[number] is None:
                 accepted.append(message)
                 moved.append(number)
-                self._receive.remove_dead_letter(found, step)
+                self._receive.remove_dead_letter(found, turn)
         if accepted:
-            self.state.mark_used(now)
-            numbers = target.enqueue.store_all(accepted, now, view, step, counted=Counted.RESUBMITTED)
+            self.state.mark_used(turn.now)
+            numbers = target.enqueue.store_all(accepted, turn, counted=Counted.RESUBMITTED)
             for number, new in zip(moved, numbers, strict=True):
                 source = self.state.queue_id, number
-                step.note(EventKind.RESUBMITTED, target.state.ref, [new], source=source)
-        step.effects.append((request.reply, answer))
+                turn.note(EventKind.RESUBMITTED, target.state.ref, [new], source=source)
+        turn.effects.append((request.reply, answer))
 
-    def _commit(self, request: Commit, now: int, view: Reader, step: Step) -> None:
+    def _commit(self, request: Commit, turn: Turn) -> None:
         """Commit a transaction: check all operations first, then execute them (P29)."""
         by_partition: dict[int, tuple[Partition, list[Operation]]] = {}
         for ref, operation in request.operations:
-            partition = self if ref.queue_id == self.state.queue_id else self._sibling(ref, view)
+            partition = self if ref.queue_id == self.state.queue_id else self._sibling(ref, turn.view)
             by_partition.setdefault(ref.queue_id, (partition, []))[1].append(operation)
         for partition, operations in by_partition.values():
-            error = partition.commit_refusal(operations, now, view)
+            error = partition.commit_refusal(operations, turn)
             if error is not None:
-                step.effects.append((request.reply, error))
+                turn.effects.append((request.reply, error))
                 return
         for partition, operations in by_partition.values():
-            partition.commit(operations, now, view, step)
-        step.effects.append((request.reply, None))
+            partition.commit(operations, turn)
+        turn.effects.append((request.reply, None))
 
-    def _check_operation(self, request: CheckOperation, now: int, view: Reader, step: Step) -> None:
-        step.effects.append((request.reply, self.commit_refusal([request.operation], now, view)))
+    def _check_operation(self, request: CheckOperation, turn: Turn) -> None:
+        turn.effects.append((request.reply, self.commit_refusal([request.operation], turn)))
 
-    def commit(self, operations: Sequence[Operation], now: int, view: Reader, step: Step) -> None:
+    def commit(self, operations: Sequence[Operation], turn: Turn) -> None:
         """Execute operations that passed `commit_refusal`."""
         sent = [message for each in operations if isinstance(each, Send) for message in each.messages]
         seen_ids: set[int] = set()  # shared, so that operations detect duplicates among each other
-        self.enqueue.store_all(sent, now, view, step, seen_ids)
+        self.enqueue.store_all(sent, turn, seen_ids)
         for operation in operations:
             match operation:
                 case Schedule():
-                    self.enqueue.store_scheduled(operation.messages, now, view, step, operation.numbers, seen_ids)
+                    self.enqueue.store_scheduled(operation.messages, turn, operation.numbers, seen_ids)
                 case Transfer():
-                    self._outbox.transfer(operation, now, step)
+                    self._outbox.transfer(operation, turn)
                 case Settle():
                     lock = self.state.locks.by_token[operation.token]
-                    self._settle.end(lock, operation.outcome, now, view, step)
+                    self._settle.end(lock, operation.outcome, turn)
                 case CancelScheduled():
-                    removed = self.enqueue.remove_scheduled(operation.numbers, view, step)
-                    step.count(self.state.queue_id, Counted.CANCELED, len(removed))
-                    step.note(EventKind.CANCELED, self.state.ref, operation.numbers)
+                    removed = self.enqueue.remove_scheduled(operation.numbers, turn)
+                    turn.count(self.state.queue_id, Counted.CANCELED, len(removed))
+                    turn.note(EventKind.CANCELED, self.state.ref, operation.numbers)
                 case SetSessionState():
                     assert self._sessions is not None
-                    self._sessions.store_state(operation.session_id, operation.state, now, step)
+                    self._sessions.store_state(operation.session_id, operation.state, turn)
                 case Send():
                     pass
 
-    def commit_refusal(self, operations: Sequence[Operation], now: int, view: Reader) -> BrokerError | None:
+    def commit_refusal(self, operations: Sequence[Operation], turn: Turn) -> BrokerError | None:
         """The error if these operations can't all be executed now, else None."""
         messages: list[Message] = []
         for operation in operations:
@@ -305,39 +306,38 @@ class Partition:
                     if operation.number is None:  # otherwise the other partition has checked its size
                         messages.append(operation.message)
                 case Settle():
-                    error = self.settle_refusal(operation, now)
+                    error = self.settle_refusal(operation, turn.now)
                 case CancelScheduled():
-                    error = self.enqueue.cancel_refusal(operation.numbers, view)
+                    error = self.enqueue.cancel_refusal(operation.numbers, turn.view)
                 case SetSessionState():
                     assert self._sessions is not None
-                    error = self._sessions.state_refusal(operation.session_id, now)
+                    error = self._sessions.state_refusal(operation.session_id, turn.now)
             if error is not None:
                 return error
-        return self.enqueue.refusal(messages, now, view) if messages else None
+        return self.enqueue.refusal(messages, turn) if messages else None
 
     def settle_refusal(self, operation: Settle, now: int) -> BrokerError | None:
         """The error if the lock can't end with this outcome now, else None."""
         return self._settle.refusal(operation, now)
 
-    def _delete_rows(self, request: DeleteRows, now: int, view: Reader, step: Step) -> None:
-        del now
+    def _delete_rows(self, request: DeleteRows, turn: Turn) -> None:
         state = self.state
         queue_id = state.queue_id
-        rows = view.scan(MESSAGES, message_key(queue_id, 0, 0), message_key(queue_id + 1, 0, 0), request.limit)
+        rows = turn.view.scan(MESSAGES, message_key(queue_id, 0, 0), message_key(queue_id + 1, 0, 0), request.limit)
         for key, row in rows:
             number = int.from_bytes(key[-8:], "big")
-            state.rows.remove(Home(key[4]), number, len(row), Record.unpack(row).expires_at, step)
+            state.rows.remove(Home(key[4]), number, len(row), Record.unpack(row).expires_at, turn)
         remaining = request.limit - len(rows)
         for table in PREFIXED_TABLES:
             if remaining <= 0:
                 break
-            others = view.scan(table, STATE_KEY.pack(queue_id), STATE_KEY.pack(queue_id + 1), remaining)
-            step.changes.extend((table, key, None) for key, _ in others)
+            others = turn.view.scan(table, STATE_KEY.pack(queue_id), STATE_KEY.pack(queue_id + 1), remaining)
+            turn.changes.extend((table, key, None) for key, _ in others)
             remaining -= len(others)
         if remaining > 0:
-            step.changes.append((STATE, STATE_KEY.pack(queue_id), None))
-            step.touched.pop(queue_id, None)
-        step.effects.append((request.reply, remaining <= 0))
+            turn.changes.append((STATE, STATE_KEY.pack(queue_id), None))
+            turn.touched.pop(queue_id, None)
+        turn.effects.append((request.reply, remaining <= 0))
 
 
 HANDLERS: Final[dict[type, Callable[[Partition], Handler]]] = {

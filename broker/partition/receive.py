@@ -38,7 +38,8 @@ from .requests import (
 )
 from .sessions import MessageSessions
 from .state import PartitionState
-from .step import NO_CUT, Counted, Delivery, EventKind, Extent, LockCut, Received, ReceiveMode, Step, new_delivery
+from .step import NO_CUT, Counted, Delivery, EventKind, Extent, LockCut, Received, ReceiveMode, new_delivery
+from .turn import Turn
 
 RECEIVE_BYTES_MAX = 4 << 20  # per answer to a receiver, which then asks again
 SCAN_ROWS_MAX = 500
@@ -83,55 +84,55 @@ class ReceiveHandlers:
         self._sessions = sessions
         self._of_subscription = isinstance(state.ref.description, SubscriptionDescription)
 
-    def receive(self, request: Receive, now: int, view: Reader, step: Step) -> None:
+    def receive(self, request: Receive, turn: Turn) -> None:
         """Deliver available messages of a sub-queue."""
         state = self._state
         ready_queue, selection = state.ready_queues[request.sub_queue], request.selection
         if selection is None:
-            take = partial(ready_queue.take, view, average_bytes=state.average_bytes())
-            taken, expiries, is_hidden = self._take(take, request.count, now, step, ready_queue)
+            take = partial(ready_queue.take, turn.view, average_bytes=state.average_bytes())
+            taken, expiries, is_hidden = self._take(take, request.count, turn, ready_queue)
             more = ready_queue.has_more() and not is_hidden
         else:
-            take = partial(ready_queue.take_selected, view, selection, average_bytes=state.average_bytes())
-            taken, expiries, is_hidden = self._take(take, request.count, now, step, ready_queue)
+            take = partial(ready_queue.take_selected, turn.view, selection, average_bytes=state.average_bytes())
+            taken, expiries, is_hidden = self._take(take, request.count, turn, ready_queue)
             more = ready_queue.has_more_for(selection) and not is_hidden
         if not more:
             ready_queue.announce_again()
         if taken:
-            state.mark_used(now)
+            state.mark_used(turn.now)
         delays = state.ref.delays
         cut = NO_CUT if delays is None or not taken else delays.lock_cut(state.ref.path)
-        group = self._new_group(ready_queue, ready_queue.home, now, earlier_ms=cut.earlier_ms)
-        deliveries = self._deliver(taken, expiries, group, request.mode, step, request.by, cut.believed_ms)
+        group = self._new_group(ready_queue, ready_queue.home, turn.now, earlier_ms=cut.earlier_ms)
+        deliveries = self._deliver(taken, expiries, group, request.mode, turn, request.by, cut.believed_ms)
         if cut.earlier_ms:
             state.locks.sort()
             if request.mode is ReceiveMode.PEEK_LOCK:
-                self._note_cut(cut, deliveries, request.by, step)
-        step.effects.append((request.reply, Received(deliveries, more)))
+                self._note_cut(cut, deliveries, request.by, turn)
+        turn.effects.append((request.reply, Received(deliveries, more)))
 
-    def _note_cut(self, cut: LockCut, deliveries: Sequence[Delivery], by: str, step: Step) -> None:
+    def _note_cut(self, cut: LockCut, deliveries: Sequence[Delivery], by: str, turn: Turn) -> None:
         what = f"given a lock that ends {cut.earlier_ms} ms early"
         if cut.believed_ms:
             what += f", {cut.believed_ms} ms of which the client does not know"
         numbers = [each.sequence_number for each in deliveries]
-        step.note(EventKind.STRUCK, self._state.ref, numbers, cause=cut.cause, operation="delivery", what=what, by=by)
+        turn.note(EventKind.STRUCK, self._state.ref, numbers, cause=cut.cause, operation="delivery", what=what, by=by)
 
-    def receive_from_session(self, request: ReceiveFromSession, now: int, view: Reader, step: Step) -> None:
+    def receive_from_session(self, request: ReceiveFromSession, turn: Turn) -> None:
         """Deliver the next messages of a held session."""
         assert self._sessions is not None
         held = self._sessions.held(request.grant)
-        if held is None or held.until_at <= now:
-            step.effects.append((request.reply, Received([], False, service_errors.session_lock_lost())))
+        if held is None or held.until_at <= turn.now:
+            turn.effects.append((request.reply, Received([], False, service_errors.session_lock_lost())))
             return
-        take = partial(held.ready_queue.take, view)
-        taken, expiries, is_hidden = self._take(take, request.count, now, step, held.ready_queue, held.number)
-        self._state.mark_used(now)
-        group = self._new_group(held.ready_queue, Home.ACTIVE, now, held)
-        deliveries = self._deliver(taken, expiries, group, request.mode, step, request.by)
+        take = partial(held.ready_queue.take, turn.view)
+        taken, expiries, is_hidden = self._take(take, request.count, turn, held.ready_queue, held.number)
+        self._state.mark_used(turn.now)
+        group = self._new_group(held.ready_queue, Home.ACTIVE, turn.now, held)
+        deliveries = self._deliver(taken, expiries, group, request.mode, turn, request.by)
         more = held.ready_queue.has_more() and not is_hidden
-        step.effects.append((request.reply, Received(deliveries, more)))
+        turn.effects.append((request.reply, Received(deliveries, more)))
 
-    def receive_deferred(self, request: ReceiveDeferred, now: int, view: Reader, step: Step) -> None:
+    def receive_deferred(self, request: ReceiveDeferred, turn: Turn) -> None:
         """Deliver deferred messages by number, all or none."""
         state = self._state
         ready_queue = state.ready_queues[request.sub_queue]
@@ -139,38 +140,38 @@ class ReceiveHandlers:
         if self._sessions is not None and request.sub_queue is SubQueue.ACTIVE:
             name = request.session_id
             if name is None:  # Go's SDK sends none: use the session of the messages
-                name = self._session_of_deferred(request.sequence_numbers, view)
-            held = None if name is None else self._sessions.held_by_name(name, now)
+                name = self._session_of_deferred(request.sequence_numbers, turn.view)
+            held = None if name is None else self._sessions.held_by_name(name, turn.now)
             if held is None:
-                step.effects.append((request.reply, service_errors.session_lock_lost()))
+                turn.effects.append((request.reply, service_errors.session_lock_lost()))
                 return
         found: Rows = []
         for number in dict.fromkeys(request.sequence_numbers):  # a repeated number is locked once
-            row = view.get(MESSAGES, message_key(state.queue_id, ready_queue.deferred_home, number))
+            row = turn.view.get(MESSAGES, message_key(state.queue_id, ready_queue.deferred_home, number))
             if row is None or number in state.locks.by_number or (held is not None and not _is_of(row, held.identity)):
-                step.effects.append((request.reply, service_errors.deferred_not_found()))
+                turn.effects.append((request.reply, service_errors.deferred_not_found()))
                 return
             found.append((number, row))
-        group = self._new_group(ready_queue, ready_queue.deferred_home, now, held)
-        deliveries = self._deliver(found, expiries_of(found), group, request.mode, step)
-        step.effects.append((request.reply, deliveries))
+        group = self._new_group(ready_queue, ready_queue.deferred_home, turn.now, held)
+        deliveries = self._deliver(found, expiries_of(found), group, request.mode, turn)
+        turn.effects.append((request.reply, deliveries))
 
-    def lock_by_numbers(self, request: LockMessages, now: int, view: Reader, step: Step) -> None:
+    def lock_by_numbers(self, request: LockMessages, turn: Turn) -> None:
         """Lock messages by number, wherever they stand in their queue; those of a session belong to its lock."""
         state, held = self._state, None
         if self._sessions is not None and request.sub_queue is SubQueue.ACTIVE:
             held = self._sessions.held(request.grant)
-            if held is None or held.until_at <= now:
+            if held is None or held.until_at <= turn.now:
                 lost = service_errors.session_lock_lost
                 error = lost() if request.grant else service_errors.session_receiver_required()
-                step.effects.append((request.reply, error))
+                turn.effects.append((request.reply, error))
                 return
         source = state.ready_queues[request.sub_queue] if held is None else held.ready_queue
         locked: list[Delivery] = []
         for home in (source.home, source.deferred_home):
             found: Rows = []
             for number in dict.fromkeys(request.sequence_numbers):
-                row = view.get(MESSAGES, message_key(state.queue_id, home, number))
+                row = turn.view.get(MESSAGES, message_key(state.queue_id, home, number))
                 if (
                     row is None
                     or number in state.locks.by_number
@@ -180,21 +181,21 @@ class ReceiveHandlers:
                 found.append((number, row))
                 if home is source.home:
                     source.lift(number)
-            group = self._new_group(source, home, now, held)
+            group = self._new_group(source, home, turn.now, held)
             by = "" if held is None else held.by
-            locked += self._deliver(found, expiries_of(found), group, ReceiveMode.PEEK_LOCK, step, by, by_operator=True)
-        step.effects.append((request.reply, locked))
+            locked += self._deliver(found, expiries_of(found), group, ReceiveMode.PEEK_LOCK, turn, by, by_operator=True)
+        turn.effects.append((request.reply, locked))
 
-    def peek(self, request: Peek, now: int, view: Reader, step: Step) -> None:
+    def peek(self, request: Peek, turn: Turn) -> None:
         """Answer with messages of all homes of a sub-queue, in order of their numbers."""
         if request.is_use:
-            self._state.mark_used(now)  # a peek counts as use [wire 10.8]
-        found, following = self._peeked(request, view)
+            self._state.mark_used(turn.now)  # a peek counts as use [wire 10.8]
+        found, following = self._peeked(request, turn.view)
         if following is None or request.go_on is None:
-            step.effects.append((request.reply, found))
+            turn.effects.append((request.reply, found))
         else:
             more = replace(request, from_sequence_number=following, found=found, is_use=False)
-            step.effects.append((request.go_on, more))
+            turn.effects.append((request.go_on, more))
 
     def _peeked(self, request: Peek, view: Reader) -> tuple[Rows, int | None]:
         """The encoded messages that a peek asks for, by their numbers; the number from which on it is to be continued.
@@ -234,37 +235,35 @@ class ReceiveHandlers:
             payloads += self._encoder(state, locked_until_at=until_at).encode_rows([row for _, row in run])
         return payloads
 
-    def list_numbers(self, request: ListNumbers, now: int, view: Reader, step: Step) -> None:
+    def list_numbers(self, request: ListNumbers, turn: Turn) -> None:
         """Answer with numbers of all homes of a sub-queue, in order."""
-        del now
         found: list[int] = []
         homes = PEEK_HOMES[request.sub_queue]
-        for _, rows in self._runs(homes, request.from_sequence_number, request.count, view):
+        for _, rows in self._runs(homes, request.from_sequence_number, request.count, turn.view):
             found += [number for number, _ in rows]
             if len(found) >= request.count:
                 break
-        step.effects.append((request.reply, found[: request.count]))
+        turn.effects.append((request.reply, found[: request.count]))
 
-    def get_extent(self, request: GetExtent, now: int, view: Reader, step: Step) -> None:
+    def get_extent(self, request: GetExtent, turn: Turn) -> None:
         """Answer with the extent of a sub-queue."""
-        del now
         state = self._state
         homes = [home for home in PEEK_HOMES[request.sub_queue] if state.counters.messages[home]]
-        found = [next(self._home_rows(home, 0, view, 1), None) for home in homes]
+        found = [next(self._home_rows(home, 0, turn.view, 1), None) for home in homes]
         firsts = [each[0] for each in found if each is not None]
         following = state.rows.next_number()
         count = sum(state.counters.messages[home] for home in homes if home is not Home.SCHEDULED)
         extent = Extent(state.partition_id or 0, min(firsts, default=following), following, count)
-        step.effects.append((request.reply, extent))
+        turn.effects.append((request.reply, extent))
 
-    def delete(self, request: DeleteMessages, now: int, view: Reader, step: Step) -> None:
+    def delete(self, request: DeleteMessages, turn: Turn) -> None:
         """Delete the oldest available messages that match the request; those whose time to live is over expire."""
         state = self._state
         ready_queue = state.ready_queues[request.sub_queue]
         identity = None if request.session_id is None else folded(request.session_id)
         deleted = 0
         home, numbers = ready_queue.home, request.numbers
-        rows = self._home_rows(home, 0, view) if numbers is None else self._rows_of(home, numbers, view)
+        rows = self._home_rows(home, 0, turn.view) if numbers is None else self._rows_of(home, numbers, turn.view)
         for number, row in rows:
             if deleted == request.count or number >= request.before_number:
                 break
@@ -273,18 +272,18 @@ class ReceiveHandlers:
                 continue
             if identity is not None and not _is_of(row, identity):
                 continue
-            session = self._leave_session(record, view) if ready_queue.home is Home.ACTIVE else 0
+            session = self._leave_session(record, turn.view) if ready_queue.home is Home.ACTIVE else 0
             ready_queue.remove(number)
-            if 0 < record.expires_at <= now:
-                state.expire(number, row, session, step)
+            if 0 < record.expires_at <= turn.now:
+                state.expire(number, row, session, turn)
                 continue
-            step.note(EventKind.DELETED, state.ref, [number])
-            step.count(state.queue_id, Counted.DELETED, detail=request.sub_queue)
-            state.remove(ready_queue.home, number, len(row), record.expires_at, session, step)
+            turn.note(EventKind.DELETED, state.ref, [number])
+            turn.count(state.queue_id, Counted.DELETED, detail=request.sub_queue)
+            state.remove(ready_queue.home, number, len(row), record.expires_at, session, turn)
             deleted += 1
         if self._sessions is not None:
-            self._sessions.update_heads(view, step)
-        step.effects.append((request.reply, deleted))
+            self._sessions.update_heads(turn)
+        turn.effects.append((request.reply, deleted))
 
     def dead_lettered(self, number: int, view: Reader) -> DeadLettered | BrokerError:
         """The message `number` of the dead-letter queue, or the error if it is locked or missing."""
@@ -298,12 +297,12 @@ class ReceiveHandlers:
                 return DeadLettered(number, home, len(row), parse_stored(Record.unpack(row).stored))
         return service_errors.dead_letter_not_found(number)
 
-    def remove_dead_letter(self, found: DeadLettered, step: Step) -> None:
+    def remove_dead_letter(self, found: DeadLettered, turn: Turn) -> None:
         """Remove the message that `dead_lettered` returned."""
         ready_queue = self._state.ready_queues[SubQueue.DEAD_LETTER]
         if found.home is ready_queue.home:
             ready_queue.remove(found.number)
-        self._state.remove(found.home, found.number, found.size_bytes, 0, 0, step)
+        self._state.remove(found.home, found.number, found.size_bytes, 0, 0, turn)
 
     # ---- helpers
 
@@ -318,8 +317,7 @@ class ReceiveHandlers:
         self,
         take: Callable[[int, int], list[tuple[int, bytes]]],
         count: int,
-        now: int,
-        step: Step,
+        turn: Turn,
         source: LockSource,
         session: int = 0,
     ) -> tuple[Rows, list[int], bool]:
@@ -344,10 +342,10 @@ class ReceiveHandlers:
                 bytes_left -= sum([len(row) for _, row in rows])
                 continue
             for at, (number, row) in enumerate(rows):
-                if 0 < ends[at] <= now:
-                    self._state.expire(number, row, session, step)
+                if 0 < ends[at] <= turn.now:
+                    self._state.expire(number, row, session, turn)
                 elif delays is not None and (
-                    delays.hidden_until(ref.path, source.sub_queue, number, Record.unpack(row).enqueued_at) > now
+                    delays.hidden_until(ref.path, source.sub_queue, number, Record.unpack(row).enqueued_at) > turn.now
                 ):
                     for again, _ in rows[at:]:
                         source.put_back(again)
@@ -371,7 +369,7 @@ class ReceiveHandlers:
         expiries: Sequence[int],
         group: LockGroup,
         mode: ReceiveMode,
-        step: Step,
+        turn: Turn,
         by: str = "",
         believed_ms: int = 0,
         *,
@@ -387,12 +385,12 @@ class ReceiveHandlers:
         state = self._state
         tokens = new_lock_tokens(state.index, len(rows))
         numbers = [number for number, _ in rows]
-        step.count(state.queue_id, Counted.DELIVERED, len(numbers), group.ready_queue.sub_queue)
-        if step.events is not None:
+        turn.count(state.queue_id, Counted.DELIVERED, len(numbers), group.ready_queue.sub_queue)
+        if turn.events is not None:
             if mode is ReceiveMode.PEEK_LOCK:
-                step.note(EventKind.LOCKED, state.ref, numbers, by=by, until_at=group.until_at)
+                turn.note(EventKind.LOCKED, state.ref, numbers, by=by, until_at=group.until_at)
             else:
-                step.note(EventKind.RECEIVED, state.ref, numbers, by=by)
+                turn.note(EventKind.RECEIVED, state.ref, numbers, by=by)
         sizes = [len(row) for _, row in rows]
         # Of a message that the receiver asked for by its number.
         is_ready = group.home is group.ready_queue.home
@@ -402,8 +400,8 @@ class ReceiveHandlers:
             until_at = _shown_end(group)
             encoder = self._encoder(message_state, locked_until_at=until_at + believed_ms, with_lock_token=True)
         else:
-            step.count(state.queue_id, Counted.RECEIVED_AND_DELETED, len(numbers), group.ready_queue.sub_queue)
-            state.remove_run(group.home, numbers, sum(sizes), expiries, group.session, step)
+            turn.count(state.queue_id, Counted.RECEIVED_AND_DELETED, len(numbers), group.ready_queue.sub_queue)
+            state.remove_run(group.home, numbers, sum(sizes), expiries, group.session, turn)
             encoder = self._encoder(message_state, deleted=True)
         payloads = encoder.encode_rows(rows, tokens)
         return list(map(new_delivery, zip(tokens, payloads, numbers, strict=True)))

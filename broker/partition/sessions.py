@@ -39,7 +39,8 @@ from .records import (
 from .requests import AcceptSession, GetSessionState, ListSessions, ReleaseSession, RenewSession, SetSessionState
 from .settle import SettleHandlers
 from .state import PartitionState
-from .step import EventKind, Received, SessionGrant, SharedLock, Step
+from .step import EventKind, Received, SessionGrant, SharedLock
+from .turn import Turn
 
 IDLE_WINDOW_MAX = 1024  # idle sessions known in memory
 NAMES_CACHED_MAX = 10_000
@@ -101,10 +102,10 @@ class MessageSessions:
 
     # ---- messages of sessions
 
-    def add_message(self, name: str, number: int, view: Reader, step: Step) -> int:
+    def add_message(self, name: str, number: int, turn: Turn) -> int:
         """Add an active message to session `name`; return the session's number."""
         identity = folded(name)
-        session = self._number(identity, view) or self._new_session(identity, name, step)
+        session = self._number(identity, turn.view) or self._new_session(identity, name, turn)
         key = session_message_key(self._state.queue_id, session, number)
         held = self._held.get(identity)
         if held is not None:
@@ -112,11 +113,11 @@ class MessageSessions:
             if held.head is None:  # locks end with the process: then `accept` finds it by its head
                 self._undo.append(partial(held.set_head, None))
                 held.set_head(number)
-                self._put_head(name, number, step)
-            step.effects.append((held.announce, None))
-        elif identity not in self._idle_of and self._first_message(session, view) is None:
-            self._add_head(name, number, step)
-        step.changes.append((SESSION_MESSAGES, key, b""))
+                self._put_head(name, number, turn)
+            turn.effects.append((held.announce, None))
+        elif identity not in self._idle_of and self._first_message(session, turn.view) is None:
+            self._add_head(name, number, turn)
+        turn.changes.append((SESSION_MESSAGES, key, b""))
         return session
 
     def number_of(self, name: str, view: Reader) -> int:
@@ -127,12 +128,12 @@ class MessageSessions:
         """Note that expiry or deletion removed a message of session `name`; `update_heads` must follow."""
         self._shrunk[folded(name)] = name
 
-    def update_heads(self, view: Reader, step: Step) -> None:
+    def update_heads(self, turn: Turn) -> None:
         """Update the heads of the idle sessions that lost messages; remove the sessions without messages."""
         names, self._shrunk = self._shrunk, {}
         gone: dict[int, set[int]] = {}
         come: dict[int, int] = {}
-        for table, key, value in step.changes if names else ():
+        for table, key, value in turn.changes if names else ():
             if table == SESSION_MESSAGES:
                 _, session, number = SESSION_MESSAGE_KEY.unpack(key)
                 if value is None:
@@ -141,19 +142,19 @@ class MessageSessions:
                     come[session] = min(number, come.get(session, number))
         for identity in sorted(names.keys() - self._held.keys()):  # the end of a session lock updates the others
             name, session = names[identity], session_number(identity)
-            before = self._first_message(session, view)
-            left = [self._first_message(session, view, gone.get(session, frozenset())), come.get(session)]
+            before = self._first_message(session, turn.view)
+            left = [self._first_message(session, turn.view, gone.get(session, frozenset())), come.get(session)]
             first = min((number for number in left if number is not None), default=None)
             known = self._idle_of.get(identity)
             for stale in {before, known}:
                 if stale is not None and stale != first:
-                    self._remove_head(stale, step)
+                    self._remove_head(stale, turn)
             if first is None:
                 self._drop_idle(identity)
-                self._remove_row(identity, view, step)
+                self._remove_row(identity, turn)
             elif first != before or known not in (None, first):
                 self._drop_idle(identity)
-                self._add_head(name, first, step)
+                self._add_head(name, first, turn)
 
     def held(self, grant: int) -> HeldSession | None:
         """The session with the lock `grant`, None if the lock has ended."""
@@ -166,99 +167,96 @@ class MessageSessions:
 
     # ---- requests
 
-    def accept(self, request: AcceptSession, now: int, view: Reader, step: Step) -> None:
+    def accept(self, request: AcceptSession, turn: Turn) -> None:
         """Lock a session for a receiver."""
         if request.session_id is None:
-            found = self._next_head(view, step)
+            found = self._next_head(turn)
             name = None if found is None else found
         else:
             name = request.session_id
             held = self._held.get(folded(name))
             if held is not None and held.is_shared_with(request.shared):
-                granted = self._hand_over(held, request, now, step)
-                step.effects.append((request.reply, Received([granted], more=True)))
+                granted = self._hand_over(held, request, turn)
+                turn.effects.append((request.reply, Received([granted], more=True)))
                 return
             if held is not None:
                 error = service_errors.session_cannot_be_locked(name)
-                step.effects.append((request.reply, Received([], False, error)))
+                turn.effects.append((request.reply, Received([], False, error)))
                 return
         grants: list[SessionGrant] = []
         if name is not None:
-            grants.append(self._grant_session(request, name, now, view, step))
+            grants.append(self._grant_session(request, name, turn))
         more = bool(self._idle) or self._more_idle
         if not more:
             self._announced = False
-        step.effects.append((request.reply, Received(grants, more)))
+        turn.effects.append((request.reply, Received(grants, more)))
 
-    def release(self, request: ReleaseSession, now: int, view: Reader, step: Step) -> None:
+    def release(self, request: ReleaseSession, turn: Turn) -> None:
         """Unlock a session; delivery counts do not change."""
         held = self._held.get(folded(request.taken)) if request.taken else self._by_grant.get(request.grant)
         if held is not None:
-            self._end(held, now, view, step, counted=False)
+            self._end(held, turn, counted=False)
             if request.taken:
-                step.effects.append((held.lost, service_errors.session_lock_lost()))
+                turn.effects.append((held.lost, service_errors.session_lock_lost()))
 
-    def renew(self, request: RenewSession, now: int, view: Reader, step: Step) -> None:
+    def renew(self, request: RenewSession, turn: Turn) -> None:
         """Renew the lock of a session."""
-        del view
-        held = self.held_by_name(request.session_id, now)
+        held = self.held_by_name(request.session_id, turn.now)
         if held is None:
-            step.effects.append((request.reply, service_errors.session_lock_lost()))
+            turn.effects.append((request.reply, service_errors.session_lock_lost()))
             return
         self._undo.append(partial(held.set_end, held.until_at, held.rank))
-        held.set_end(now + self._state.receivable.lock_duration_ms, next(_grants))
+        held.set_end(turn.now + self._state.receivable.lock_duration_ms, next(_grants))
         self._held.move_to_end(held.identity)
-        step.effects.append((request.reply, held.until_at))
+        turn.effects.append((request.reply, held.until_at))
 
-    def set_state(self, request: SetSessionState, now: int, view: Reader, step: Step) -> None:
+    def set_state(self, request: SetSessionState, turn: Turn) -> None:
         """Store the application's state of a session."""
-        del view
-        error = self.state_refusal(request.session_id, now)
+        error = self.state_refusal(request.session_id, turn.now)
         if error is None:
-            self.store_state(request.session_id, request.state, now, step)
-        step.effects.append((request.reply, error))
+            self.store_state(request.session_id, request.state, turn)
+        turn.effects.append((request.reply, error))
 
     def state_refusal(self, session_id: str, now: int) -> BrokerError | None:
         """The error if the session is not locked, else None."""
         return service_errors.session_lock_lost() if self.held_by_name(session_id, now) is None else None
 
-    def store_state(self, session_id: str, state: bytes | None, now: int, step: Step) -> None:
+    def store_state(self, session_id: str, state: bytes | None, turn: Turn) -> None:
         """Store a state after `state_refusal` returned None."""
         held = self._held[folded(session_id)]
         queue_id = self._state.queue_id
         # Empty bytes clear the state: Go's SDK sends them and expects none back.
-        step.changes.append((SESSION_STATE, session_number_key(queue_id, held.number), state or None))
-        value = SESSION_VALUE.pack(held.number, now)
-        step.changes.append((SESSIONS, session_key(queue_id, held.name), value + held.name.encode()))
-        step.touched[queue_id] = self._state.counters
+        turn.changes.append((SESSION_STATE, session_number_key(queue_id, held.number), state or None))
+        value = SESSION_VALUE.pack(held.number, turn.now)
+        turn.changes.append((SESSIONS, session_key(queue_id, held.name), value + held.name.encode()))
+        turn.touched[queue_id] = self._state.counters
 
-    def get_state(self, request: GetSessionState, now: int, view: Reader, step: Step) -> None:
+    def get_state(self, request: GetSessionState, turn: Turn) -> None:
         """Answer with the application's state of a session."""
-        held = self.held_by_name(request.session_id, now)
+        held = self.held_by_name(request.session_id, turn.now)
         answer: bytes | BrokerError | None
         if held is None:
             answer = service_errors.session_lock_lost()
         else:
-            answer = view.get(SESSION_STATE, session_number_key(self._state.queue_id, held.number))
-        step.effects.append((request.reply, answer))
+            answer = turn.view.get(SESSION_STATE, session_number_key(self._state.queue_id, held.number))
+        turn.effects.append((request.reply, answer))
 
-    def list(self, request: ListSessions, now: int, view: Reader, step: Step) -> None:
+    def list(self, request: ListSessions, turn: Turn) -> None:
         """Answer with names of sessions, in order of their keys."""
-        del now
         queue_id = self._state.queue_id
         names: list[str] = []
         start, stop = STATE_KEY.pack(queue_id), STATE_KEY.pack(queue_id + 1)
-        for _, row in view.scan(SESSIONS, start, stop, LIST_ROWS_MAX):
+        for _, row in turn.view.scan(SESSIONS, start, stop, LIST_ROWS_MAX):
             session, changed_at = SESSION_VALUE.unpack_from(row)
             name = row[SESSION_VALUE.size :].decode()
             if request.updated_after is not None:
                 wanted = changed_at > request.updated_after
             else:
-                has_state = view.get(SESSION_STATE, session_number_key(queue_id, session)) is not None
-                wanted = has_state or self._first_message(session, view) is not None
+                has_state = turn.view.get(SESSION_STATE, session_number_key(queue_id, session)) is not None
+                wanted = has_state or self._first_message(session, turn.view) is not None
             if wanted:
                 names.append(name)
-        step.effects.append((request.reply, names))
+        turn.effects.append((request.reply, names))
 
     # ---- time
 
@@ -280,18 +278,18 @@ class MessageSessions:
             return held.until_at
         return None
 
-    def expire(self, now: int, view: Reader, step: Step) -> None:
+    def expire(self, turn: Turn) -> None:
         """End the expired session locks; their unsettled messages count as delivered."""
         while self._held:
             held = next(iter(self._held.values()))
-            if held.until_at > now:
+            if held.until_at > turn.now:
                 return
             is_idle = not held.locks
-            self._end(held, now, view, step, counted=True)
+            self._end(held, turn, counted=True)
             if is_idle:
-                step.effects.append((held.ended_idle, held.until_at))
+                turn.effects.append((held.ended_idle, held.until_at))
             else:
-                step.effects.append((held.lost, service_errors.session_lock_lost()))
+                turn.effects.append((held.lost, service_errors.session_lock_lost()))
 
     def lose_all(self) -> None:
         """Report a lost session lock to every receiver."""
@@ -306,24 +304,24 @@ class MessageSessions:
 
     # ---- helpers
 
-    def _grant_session(self, request: AcceptSession, name: str, now: int, view: Reader, step: Step) -> SessionGrant:
+    def _grant_session(self, request: AcceptSession, name: str, turn: Turn) -> SessionGrant:
         session = session_number(name)  # a message or a state writes its row
-        until_at = now + self._state.receivable.lock_duration_ms
+        until_at = turn.now + self._state.receivable.lock_duration_ms
         ready_queue = SessionQueue(self._state.queue_id, session, request.announce, self._state.locks.by_number)
         token = self._token(request.shared)
         held = HeldSession(request, name, session, next(_grants), until_at, ready_queue, token)
-        held.set_head(self._first_message(session, view))
+        held.set_head(self._first_message(session, turn.view))
         known = self._drop_idle(held.identity)
         if known is not None and known != held.head:  # a crash during a session lock left it
-            self._remove_head(known, step)
+            self._remove_head(known, turn)
         if held.head is not None:
             key = session_number_key(self._state.queue_id, held.head)
-            if view.get(SESSION_HEADS, key) is None:
-                self._put_head(name, held.head, step)
+            if turn.view.get(SESSION_HEADS, key) is None:
+                self._put_head(name, held.head, turn)
         self._undo.append(partial(self._remove_held, held))
         self._add_held(held)
-        step.note(EventKind.SESSION_ACCEPTED, self._state.ref, (), session=name, by=request.by, until_at=until_at)
-        self._state.mark_used(now)
+        turn.note(EventKind.SESSION_ACCEPTED, self._state.ref, (), session=name, by=request.by, until_at=until_at)
+        self._state.mark_used(turn.now)
         return SessionGrant(name, held.grant, self._state.index, until_at, token)
 
     def _token(self, shared: SharedLock | None) -> bytes | None:
@@ -333,18 +331,18 @@ class MessageSessions:
             return None
         return shared.token or new_lock_tokens(self._state.index, 1)[0]
 
-    def _hand_over(self, held: HeldSession, request: AcceptSession, now: int, step: Step) -> SessionGrant:
+    def _hand_over(self, held: HeldSession, request: AcceptSession, turn: Turn) -> SessionGrant:
         """Give a lock, with the message locks in it, to another receiver; the one that had it learns of it first."""
-        step.effects.append((held.lost, service_errors.session_lock_lost()))
+        turn.effects.append((held.lost, service_errors.session_lock_lost()))
         before = held.grant
-        until_at = now + self._state.receivable.lock_duration_ms
+        until_at = turn.now + self._state.receivable.lock_duration_ms
         undo = held.hand_over(request, next(_grants), until_at)
         self._undo.append(partial(self._moved, held, before, undo))
         del self._by_grant[before]
         self._by_grant[held.grant] = held
         self._held.move_to_end(held.identity)
-        step.note(EventKind.SESSION_ACCEPTED, self._state.ref, (), session=held.name, by=request.by, until_at=until_at)
-        self._state.mark_used(now)
+        turn.note(EventKind.SESSION_ACCEPTED, self._state.ref, (), session=held.name, by=request.by, until_at=until_at)
+        self._state.mark_used(turn.now)
         return SessionGrant(held.name, held.grant, self._state.index, until_at, held.token)
 
     def _moved(self, held: HeldSession, before: int, undo: Callable[[], None]) -> None:
@@ -352,22 +350,22 @@ class MessageSessions:
         undo()
         self._by_grant[before] = held
 
-    def _end(self, held: HeldSession, now: int, view: Reader, step: Step, *, counted: bool) -> None:
-        start = len(step.changes)
+    def _end(self, held: HeldSession, turn: Turn, *, counted: bool) -> None:
+        start = len(turn.changes)
         kind = EventKind.SESSION_LOCK_EXPIRED if counted else EventKind.SESSION_RELEASED
-        step.note(kind, self._state.ref, (), session=held.name)
-        self._settle.release(list(held.locks.values()), now, view, step, counted=counted)
+        turn.note(kind, self._state.ref, (), session=held.name)
+        self._settle.release(list(held.locks.values()), turn, counted=counted)
         self._undo.append(partial(self._add_held, held))
         self._remove_held(held)
         # The view still has the messages that `release` dead-lettered or expired.
-        gone = {int.from_bytes(key[-8:], "big") for table, key, _ in step.changes[start:] if table == SESSION_MESSAGES}
-        first = self._first_message(held.number, view, gone)
+        gone = {int.from_bytes(key[-8:], "big") for table, key, _ in turn.changes[start:] if table == SESSION_MESSAGES}
+        first = self._first_message(held.number, turn.view, gone)
         if held.head is not None and held.head != first:
-            self._remove_head(held.head, step)
+            self._remove_head(held.head, turn)
         if first is not None:
-            self._add_head(held.name, first, step)
+            self._add_head(held.name, first, turn)
         else:
-            self._remove_row(held.identity, view, step)
+            self._remove_row(held.identity, turn)
 
     def _add_held(self, held: HeldSession) -> None:
         self._held[held.identity] = held
@@ -377,13 +375,13 @@ class MessageSessions:
         del self._held[held.identity]
         del self._by_grant[held.grant]
 
-    def _remove_row(self, identity: str, view: Reader, step: Step) -> None:
+    def _remove_row(self, identity: str, turn: Turn) -> None:
         """Remove the row of an idle session without messages and without state."""
         queue_id = self._state.queue_id
         key, number = session_key(queue_id, identity), session_number(identity)
-        if view.get(SESSION_STATE, session_number_key(queue_id, number)) is None and view.get(SESSIONS, key):
-            step.changes.append((SESSIONS, key, None))
-            step.touched[queue_id] = self._state.counters
+        if turn.view.get(SESSION_STATE, session_number_key(queue_id, number)) is None and turn.view.get(SESSIONS, key):
+            turn.changes.append((SESSIONS, key, None))
+            turn.touched[queue_id] = self._state.counters
             self._numbers.pop(identity, None)
 
     def _number(self, identity: str, view: Reader) -> int | None:
@@ -395,12 +393,12 @@ class MessageSessions:
         row = view.get(SESSIONS, session_key(self._state.queue_id, identity))
         return None if row is None else self._know(identity, SESSION_VALUE.unpack_from(row)[0])
 
-    def _new_session(self, identity: str, name: str, step: Step) -> int:
+    def _new_session(self, identity: str, name: str, turn: Turn) -> int:
         """Store the row of a session; return its number."""
         number, queue_id = session_number(identity), self._state.queue_id
         row = SESSION_VALUE.pack(number, 0) + name.encode()
-        step.changes.append((SESSIONS, session_key(queue_id, identity), row))
-        step.touched[queue_id] = self._state.counters
+        turn.changes.append((SESSIONS, session_key(queue_id, identity), row))
+        turn.touched[queue_id] = self._state.counters
         return self._know(identity, number)
 
     def _know(self, identity: str, number: int) -> int:
@@ -419,18 +417,18 @@ class MessageSessions:
                 return number
         return None
 
-    def _put_head(self, name: str, number: int, step: Step) -> None:
+    def _put_head(self, name: str, number: int, turn: Turn) -> None:
         key = session_number_key(self._state.queue_id, number)
-        step.changes.append((SESSION_HEADS, key, name.encode()))
-        step.touched[self._state.queue_id] = self._state.counters
+        turn.changes.append((SESSION_HEADS, key, name.encode()))
+        turn.touched[self._state.queue_id] = self._state.counters
 
-    def _remove_head(self, number: int, step: Step) -> None:
-        step.changes.append((SESSION_HEADS, session_number_key(self._state.queue_id, number), None))
-        step.touched[self._state.queue_id] = self._state.counters
+    def _remove_head(self, number: int, turn: Turn) -> None:
+        turn.changes.append((SESSION_HEADS, session_number_key(self._state.queue_id, number), None))
+        turn.touched[self._state.queue_id] = self._state.counters
 
-    def _add_head(self, name: str, number: int, step: Step) -> None:
+    def _add_head(self, name: str, number: int, turn: Turn) -> None:
         """Add an idle session with the first message `number`."""
-        self._put_head(name, number, step)
+        self._put_head(name, number, turn)
         if number < self._next_idle or (not self._more_idle and len(self._idle) < IDLE_WINDOW_MAX):
             self._idle[number] = name
             self._idle_of[folded(name)] = number
@@ -439,7 +437,7 @@ class MessageSessions:
             self._more_idle = True
         if not self._announced:
             self._announced = True
-            step.effects.append((self._state.ref.announce_session, None))
+            turn.effects.append((self._state.ref.announce_session, None))
 
     def _drop_idle(self, identity: str) -> int | None:
         """Remove a session from the window of idle sessions; return its number there or None."""
@@ -448,32 +446,32 @@ class MessageSessions:
             del self._idle[number]
         return number
 
-    def _next_head(self, view: Reader, step: Step) -> str | None:
+    def _next_head(self, turn: Turn) -> str | None:
         """The idle session with the oldest message; corrects stale rows of `session_heads`."""
         while True:
             while self._more_idle and (not self._idle or next(iter(self._idle)) >= self._next_idle):
-                self._read_heads(view, step)
+                self._read_heads(turn)
             if not self._idle:
                 return None
             number = next(iter(self._idle))
             name = self._idle[number]
             identity = folded(name)
-            first = self._first_message(session_number(identity), view)
+            first = self._first_message(session_number(identity), turn.view)
             if first == number:
                 return name  # after a crash the row finds the session; the end of the lock replaces it
             self._drop_idle(identity)
-            self._remove_head(number, step)
+            self._remove_head(number, turn)
             if first is None:
-                self._remove_row(identity, view, step)
+                self._remove_row(identity, turn)
             else:  # its older messages were removed without a receiver
-                self._put_head(name, first, step)
+                self._put_head(name, first, turn)
                 self._idle[first] = name
                 self._idle_of[identity] = first
 
-    def _read_heads(self, view: Reader, step: Step) -> None:
+    def _read_heads(self, turn: Turn) -> None:
         queue_id = self._state.queue_id
         start, stop = session_number_key(queue_id, self._next_idle), session_number_key(queue_id + 1, 0)
-        rows = view.scan(SESSION_HEADS, start, stop, IDLE_WINDOW_MAX)
+        rows = turn.view.scan(SESSION_HEADS, start, stop, IDLE_WINDOW_MAX)
         for key, encoded in rows:
             number, name = NUMBER.unpack(key[-8:])[0], encoded.decode()
             identity = folded(name)
@@ -483,7 +481,7 @@ class MessageSessions:
                 self._idle[number] = name
                 self._idle_of[identity] = number
             elif number != known:  # a crash left it; the session has another row
-                self._remove_head(number, step)
+                self._remove_head(number, turn)
         if rows:
             self._next_idle = NUMBER.unpack(rows[-1][0][-8:])[0] + 1
         self._more_idle = len(rows) == IDLE_WINDOW_MAX

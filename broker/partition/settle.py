@@ -18,11 +18,11 @@ from ..message.bounds import changes_refusal
 from ..message.stored import EncodedProperties, encoded_properties, with_encoded_properties
 from ..outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from .locks import Lock, group_of
-from .ready_queue import Reader
 from .records import MESSAGES, Home, Record, message_key
 from .requests import ExpireLocks, Renew, Settle, SettleRun
 from .state import PartitionState
-from .step import Counted, EventKind, Step
+from .step import Counted, EventKind
+from .turn import Turn
 
 MAIN_HOMES = (Home.ACTIVE, Home.DEFERRED)  # of the entity itself, not of a dead-letter queue
 REASON_DELIVERY_COUNT = "MaxDeliveryCountExceeded"
@@ -43,37 +43,37 @@ class SettleHandlers:
         self._sessions = sessions
         self._encoded: tuple[Mapping[str, object], EncodedProperties] = ({}, {})  # the last outcome's properties
 
-    def settle(self, request: Settle, now: int, view: Reader, step: Step) -> None:
+    def settle(self, request: Settle, turn: Turn) -> None:
         """End one lock with the receiver's outcome."""
-        error = self.refusal(request, now)
+        error = self.refusal(request, turn.now)
         if error is None:
-            self.end(self._state.locks.by_token[request.token], request.outcome, now, view, step)
+            self.end(self._state.locks.by_token[request.token], request.outcome, turn)
         if request.done is not None:
-            step.effects.append((request.done, error))
+            turn.effects.append((request.done, error))
 
-    def settle_run(self, request: SettleRun, now: int, view: Reader, step: Step) -> None:
+    def settle_run(self, request: SettleRun, turn: Turn) -> None:
         """End each lock of a run on its own."""
         if isinstance(request.outcome, Complete):
-            self._complete_run(request, now, step)
+            self._complete_run(request, turn)
             return
         settled: list[int] = []
         for token, position in zip(request.tokens, request.positions, strict=True):
             one = Settle(token, request.outcome, None, request.sub_queue)
-            error = self.refusal(one, now)
+            error = self.refusal(one, turn.now)
             if error is None:
-                self.end(self._state.locks.by_token[token], request.outcome, now, view, step)
+                self.end(self._state.locks.by_token[token], request.outcome, turn)
                 settled.append(position)
             elif request.done is not None:
-                step.effects.append((partial(request.done, (position,)), error))
+                turn.effects.append((partial(request.done, (position,)), error))
         if settled and request.done is not None:
-            step.effects.append((partial(request.done, settled), None))
+            turn.effects.append((partial(request.done, settled), None))
 
-    def _complete_run(self, request: SettleRun, now: int, step: Step) -> None:
+    def _complete_run(self, request: SettleRun, turn: Turn) -> None:
         """Complete the messages of a run."""
         state = self._state
-        found = state.locks.find_all(request.tokens, now)
+        found = state.locks.find_all(request.tokens, turn.now)
         if found:
-            state.mark_used(now)
+            state.mark_used(turn.now)
             locks = list(found.values())
             state.locks.remove(locks)
             for group, of_group in groupby(locks, group_of):
@@ -81,10 +81,10 @@ class SettleHandlers:
                 numbers = [lock.number for lock in ended]
                 size_bytes = sum([lock.size_bytes for lock in ended])
                 expiries = [lock.expires_at for lock in ended]
-                state.remove_run(group.home, numbers, size_bytes, expiries, group.session, step)
-                step.count(state.queue_id, Counted.COMPLETED, len(ended), group.ready_queue.sub_queue)
-                if step.events is not None:
-                    step.note(EventKind.COMPLETED, state.ref, numbers)
+                state.remove_run(group.home, numbers, size_bytes, expiries, group.session, turn)
+                turn.count(state.queue_id, Counted.COMPLETED, len(ended), group.ready_queue.sub_queue)
+                if turn.events is not None:
+                    turn.note(EventKind.COMPLETED, state.ref, numbers)
         if request.done is None:
             return
         settled: Sequence[int] = request.positions
@@ -94,9 +94,9 @@ class SettleHandlers:
                 # A repeated token is refused: the first one ended the lock.
                 (refused if found.pop(token, None) is None else valid).append(position)
             settled = valid
-            step.effects.append((partial(request.done, refused), self._lock_lost(request.sub_queue)))
+            turn.effects.append((partial(request.done, refused), self._lock_lost(request.sub_queue)))
         if settled:
-            step.effects.append((partial(request.done, settled), None))
+            turn.effects.append((partial(request.done, settled), None))
 
     def refusal(self, request: Settle, now: int) -> BrokerError | None:
         """The error if the lock can't end with this outcome now, else None."""
@@ -110,35 +110,35 @@ class SettleHandlers:
             return None
         return changes_refusal(changes, self._state.ref.bounds)
 
-    def end(self, lock: Lock, outcome: Outcome, now: int, view: Reader, step: Step) -> None:
+    def end(self, lock: Lock, outcome: Outcome, turn: Turn) -> None:
         """End a lock whose settlement passed `refusal`."""
         state = self._state
-        state.mark_used(now)
+        state.mark_used(turn.now)
         state.locks.remove((lock,))
         home, session = lock.group.home, lock.group.session
         if type(outcome) in EVENTS:
             event, counted = EVENTS[type(outcome)]
-            step.count(state.queue_id, counted, detail=lock.group.ready_queue.sub_queue)
-            if step.events is not None:
+            turn.count(state.queue_id, counted, detail=lock.group.ready_queue.sub_queue)
+            if turn.events is not None:
                 changes = {name: str(value) for name, value in _changes(outcome).items()}
-                step.note(event, state.ref, [lock.number], properties=changes)
+                turn.note(event, state.ref, [lock.number], properties=changes)
         if isinstance(outcome, Complete):
-            state.remove(home, lock.number, lock.size_bytes, lock.expires_at, session, step)
+            state.remove(home, lock.number, lock.size_bytes, lock.expires_at, session, turn)
             return
-        row = view.get(MESSAGES, message_key(state.queue_id, home, lock.number))
+        row = turn.view.get(MESSAGES, message_key(state.queue_id, home, lock.number))
         if row is None:  # the entity is being deleted
             return
         match outcome:
             case Release():
-                self._make_available(lock, row, now, step)
+                self._make_available(lock, row, turn)
             case Abandon(properties):
-                self.attempt_failed(lock, self._modified(row, properties), len(row), now, step)
+                self.attempt_failed(lock, self._modified(row, properties), len(row), turn)
             case Defer(properties, is_claim):
-                self._defer(lock, self._modified(row, properties), len(row), step, is_claim=is_claim)
+                self._defer(lock, self._modified(row, properties), len(row), turn, is_claim=is_claim)
             case DeadLetter():
-                state.dead_letter(home, lock.number, row, _changes(outcome), step, session)
+                state.dead_letter(home, lock.number, row, _changes(outcome), turn, session)
 
-    def attempt_failed(self, lock: Lock, record: Record, old_bytes: int, now: int, step: Step) -> None:
+    def attempt_failed(self, lock: Lock, record: Record, old_bytes: int, turn: Turn) -> None:
         """Count a failed delivery attempt, then make the message available again or dead-letter it.
 
         `old_bytes` is the size of the stored row. A dead letter keeps its delivery count, as in the service.
@@ -148,57 +148,56 @@ class SettleHandlers:
         counted = home in MAIN_HOMES
         record.update(delivery_count=record.delivery_count + counted)
         row = record.pack()
-        state.rows.replace(home, lock.number, row, old_bytes, step)
+        state.rows.replace(home, lock.number, row, old_bytes, turn)
         if counted and record.delivery_count >= state.receivable.max_delivery_count:
-            self._delivered_too_often(lock, row, step)
+            self._delivered_too_often(lock, row, turn)
         else:
-            self._make_available(lock, row, now, step)
+            self._make_available(lock, row, turn)
 
-    def _delivered_too_often(self, lock: Lock, row: bytes, step: Step) -> None:
+    def _delivered_too_often(self, lock: Lock, row: bytes, turn: Turn) -> None:
         limit = self._state.receivable.max_delivery_count
         text = f"Message could not be consumed after {limit} delivery attempts."
         reason = {"DeadLetterReason": REASON_DELIVERY_COUNT, "DeadLetterErrorDescription": text}
-        self._state.dead_letter(lock.group.home, lock.number, row, reason, step, lock.group.session)
+        self._state.dead_letter(lock.group.home, lock.number, row, reason, turn, lock.group.session)
 
-    def release(self, locks: Sequence[Lock], now: int, view: Reader, step: Step, *, counted: bool) -> None:
+    def release(self, locks: Sequence[Lock], turn: Turn, *, counted: bool) -> None:
         """End locks without a settlement: they expired (`counted`), or their session is released."""
         self._state.locks.remove(locks)
         for lock in locks:
-            row = view.get(MESSAGES, message_key(self._state.queue_id, lock.group.home, lock.number))
+            row = turn.view.get(MESSAGES, message_key(self._state.queue_id, lock.group.home, lock.number))
             if row is None:
                 continue
             what = Counted.LOCKS_EXPIRED if counted else Counted.RELEASED
-            step.count(self._state.queue_id, what, detail=lock.group.ready_queue.sub_queue)
-            if step.events is not None:
+            turn.count(self._state.queue_id, what, detail=lock.group.ready_queue.sub_queue)
+            if turn.events is not None:
                 kind = EventKind.LOCK_EXPIRED if counted else EventKind.RELEASED
-                step.note(kind, self._state.ref, [lock.number])
+                turn.note(kind, self._state.ref, [lock.number])
             if counted:
-                self.attempt_failed(lock, Record.unpack(row), len(row), now, step)
+                self.attempt_failed(lock, Record.unpack(row), len(row), turn)
             else:
-                self._make_available(lock, row, now, step)
+                self._make_available(lock, row, turn)
 
-    def renew(self, request: Renew, now: int, view: Reader, step: Step) -> None:
+    def renew(self, request: Renew, turn: Turn) -> None:
         """Renew the locks of all tokens, or of none."""
-        del view
         locks = self._state.locks
-        found = [locks.find(token, now) for token in request.tokens]
+        found = [locks.find(token, turn.now) for token in request.tokens]
         valid = [lock for lock in found if lock is not None]
         if self._locks_sessions(request.sub_queue) or any(lock.group.session_lock is not None for lock in valid):
-            step.effects.append((request.reply, service_errors.renew_in_session()))
+            turn.effects.append((request.reply, service_errors.renew_in_session()))
             return
         if len(valid) != len(found):
-            step.effects.append((request.reply, service_errors.lock_lost()))
+            turn.effects.append((request.reply, service_errors.lock_lost()))
             return
-        until_at = now + self._state.receivable.lock_duration_ms
-        step.note(EventKind.LOCK_RENEWED, self._state.ref, [lock.number for lock in valid], until_at=until_at)
+        until_at = turn.now + self._state.receivable.lock_duration_ms
+        turn.note(EventKind.LOCK_RENEWED, self._state.ref, [lock.number for lock in valid], until_at=until_at)
         locks.renew({lock.token: lock for lock in valid}.values(), until_at)  # a repeated token once
-        step.effects.append((request.reply, [until_at] * len(valid)))
+        turn.effects.append((request.reply, [until_at] * len(valid)))
 
-    def expire_locks(self, request: ExpireLocks, now: int, view: Reader, step: Step) -> None:
+    def expire_locks(self, request: ExpireLocks, turn: Turn) -> None:
         """End the expired locks outside sessions."""
         del request
-        while (group := self._state.locks.first()) is not None and group.until_at <= now:
-            self.release(list(group.locks.values()), now, view, step, counted=True)
+        while (group := self._state.locks.first()) is not None and group.until_at <= turn.now:
+            self.release(list(group.locks.values()), turn, counted=True)
 
     def _lock_lost(self, sub_queue: SubQueue) -> BrokerError:
         """The error for a token without a lock."""
@@ -208,23 +207,23 @@ class SettleHandlers:
         """Whether receivers of a sub-queue lock message sessions; dead letters have locks of their own."""
         return self._sessions and sub_queue is SubQueue.ACTIVE
 
-    def _make_available(self, lock: Lock, row: bytes, now: int, step: Step) -> None:
+    def _make_available(self, lock: Lock, row: bytes, turn: Turn) -> None:
         group = lock.group
         if group.home is not group.ready_queue.home:
             return  # deferred messages stay deferred
         expires_at = Record.unpack(row).expires_at
-        if expires_at and expires_at <= now:
-            self._state.expire(lock.number, row, group.session, step)
+        if expires_at and expires_at <= turn.now:
+            self._state.expire(lock.number, row, group.session, turn)
             return
         group.ready_queue.put_back(lock.number)
         if group.session_lock is None:
-            self._state.announce_ready(group.ready_queue, step)
+            self._state.announce_ready(group.ready_queue, turn)
             if group.home is Home.DEAD_LETTER and self._state.dead_letters_go_to is not None:
-                step.effects.append((self._state.ref.announce_outbox, None))
+                turn.effects.append((self._state.ref.announce_outbox, None))
         else:
-            step.effects.append((group.session_lock.announce, None))
+            turn.effects.append((group.session_lock.announce, None))
 
-    def _defer(self, lock: Lock, record: Record, old_bytes: int, step: Step, *, is_claim: bool) -> None:
+    def _defer(self, lock: Lock, record: Record, old_bytes: int, turn: Turn, *, is_claim: bool) -> None:
         """Defer a message, or dead-letter it if this was its last delivery (Azure/azure-service-bus#375)."""
         state, group = self._state, lock.group
         home = group.ready_queue.deferred_home
@@ -232,15 +231,15 @@ class SettleHandlers:
         record.update(delivery_count=record.delivery_count + counted)
         row = record.pack()
         if counted and not is_claim and record.delivery_count >= state.receivable.max_delivery_count:
-            state.rows.replace(group.home, lock.number, row, old_bytes, step)
-            self._delivered_too_often(lock, row, step)
+            state.rows.replace(group.home, lock.number, row, old_bytes, turn)
+            self._delivered_too_often(lock, row, turn)
             return
         if group.home is home:
-            state.rows.replace(home, lock.number, row, old_bytes, step)
+            state.rows.replace(home, lock.number, row, old_bytes, turn)
             return
         # Deferred messages don't expire: `remove` also deletes the row in `due`.
-        state.remove(group.home, lock.number, old_bytes, lock.expires_at, group.session, step)
-        state.rows.put(home, lock.number, row, step)
+        state.remove(group.home, lock.number, old_bytes, lock.expires_at, group.session, turn)
+        state.rows.put(home, lock.number, row, turn)
 
     def _modified(self, row: bytes, properties: Mapping[str, object]) -> Record:
         """The record of a row with application properties added or replaced."""

@@ -37,7 +37,8 @@ from .records import (
     pack_head,
     session_message_key,
 )
-from .step import Counted, EventKind, PartitionRef, Receivable, Step
+from .step import Counted, EventKind, PartitionRef, Receivable
+from .turn import Turn
 
 REASON_EXPIRED = "TTLExpiredException"
 TEXT_EXPIRED = "The message expired and was dead lettered."
@@ -112,10 +113,10 @@ class PartitionState:
             total.set_bytes(own + beside)
         return total.bytes_used or 0
 
-    def announce_ready(self, ready_queue: LockSource, step: Step) -> None:
+    def announce_ready(self, ready_queue: LockSource, turn: Turn) -> None:
         """Announce that a ready queue has messages, once until the dispatcher asks for the next announcement."""
         if ready_queue.is_first_announcement():
-            step.effects.append((ready_queue.announce, ready_queue.sub_queue))
+            turn.effects.append((ready_queue.announce, ready_queue.sub_queue))
 
     def target_index_of(self, message: Message) -> int:
         """The target partition of a forwarded message: this index for one with a key, else round-robin."""
@@ -131,22 +132,22 @@ class PartitionState:
 
     # ---- moves
 
-    def remove(self, home: Home, number: int, size_bytes: int, expires_at: int, session: int, step: Step) -> None:
+    def remove(self, home: Home, number: int, size_bytes: int, expires_at: int, session: int, turn: Turn) -> None:
         """Remove a message from `home`; `size_bytes` is that of its row, `session` its session's number or 0."""
-        self.rows.remove(home, number, size_bytes, expires_at, step)
+        self.rows.remove(home, number, size_bytes, expires_at, turn)
         if session and home is Home.ACTIVE:
             key = session_message_key(self.queue_id, session, number)
-            step.changes.append((SESSION_MESSAGES, key, None))
+            turn.changes.append((SESSION_MESSAGES, key, None))
 
     def remove_run(
-        self, home: Home, numbers: Sequence[int], size_bytes: int, expiries: Sequence[int], session: int, step: Step
+        self, home: Home, numbers: Sequence[int], size_bytes: int, expiries: Sequence[int], session: int, turn: Turn
     ) -> None:
         """Remove messages of one session, or of none, from `home` (see `Rows.remove_run`)."""
-        self.rows.remove_run(home, numbers, size_bytes, expiries, step)
+        self.rows.remove_run(home, numbers, size_bytes, expiries, turn)
         if session and home is Home.ACTIVE:
             for number in numbers:
                 key = session_message_key(self.queue_id, session, number)
-                step.changes.append((SESSION_MESSAGES, key, None))
+                turn.changes.append((SESSION_MESSAGES, key, None))
 
     def dead_letter(
         self,
@@ -154,20 +155,20 @@ class PartitionState:
         number: int,
         row: bytes,
         properties: Mapping[str, object],
-        step: Step,
+        turn: Turn,
         session: int = 0,
     ) -> None:
         """Move a message to the dead-letter queue; `row` is its stored row, `session` its session's number or 0."""
         record = Record.unpack(row)
-        self.remove(home, number, len(row), record.expires_at, session, step)
-        self.dead_letter_record(record, number, properties, step, source=(self.queue_id, number))
+        self.remove(home, number, len(row), record.expires_at, session, turn)
+        self.dead_letter_record(record, number, properties, turn, source=(self.queue_id, number))
 
     def dead_letter_record(
         self,
         record: Record,
         number: int,
         properties: Mapping[str, object],
-        step: Step,
+        turn: Turn,
         sub_queue: SubQueue = SubQueue.DEAD_LETTER,
         *,
         source: tuple[int, int],
@@ -180,10 +181,10 @@ class PartitionState:
         record.update(expires_at=0, stored=with_application_properties(record.stored, properties))
         target = self.dead_letters_go_to if sub_queue is SubQueue.DEAD_LETTER else None
         reason, text = properties.get("DeadLetterReason"), properties.get("DeadLetterErrorDescription")
-        step.count(self.queue_id, Counted.DEAD_LETTERED, detail=str(reason or ""))
-        if step.events is not None:
-            step.note(EventKind.DEAD_LETTERED, self.ref, [number], (), source, reason=reason, text=text, to=target)
-        self.put_dead_letter(record, number, sub_queue, step)
+        turn.count(self.queue_id, Counted.DEAD_LETTERED, detail=str(reason or ""))
+        if turn.events is not None:
+            turn.note(EventKind.DEAD_LETTERED, self.ref, [number], (), source, reason=reason, text=text, to=target)
+        self.put_dead_letter(record, number, sub_queue, turn)
 
     @property
     def dead_letters_go_to(self) -> str | None:
@@ -191,37 +192,35 @@ class PartitionState:
         description = self.ref.description
         return None if isinstance(description, TopicDescription) else description.forward_dead_letters_to
 
-    def put_dead_letter(self, record: Record, number: int, sub_queue: SubQueue, step: Step) -> None:
+    def put_dead_letter(self, record: Record, number: int, sub_queue: SubQueue, turn: Turn) -> None:
         """Store a dead letter and make it available; wake the forwarder if dead letters go on from here."""
         ready_queue = self.ready_queues[sub_queue]
         row = record.pack()
-        self.rows.put(ready_queue.home, number, row, step)
+        self.rows.put(ready_queue.home, number, row, turn)
         ready_queue.arrive(number, row)
-        self.announce_ready(ready_queue, step)
+        self.announce_ready(ready_queue, turn)
         if sub_queue is SubQueue.DEAD_LETTER and self.dead_letters_go_to is not None:
-            step.effects.append((self.ref.announce_outbox, None))
+            turn.effects.append((self.ref.announce_outbox, None))
 
-    def expire(self, number: int, row: bytes, session: int, step: Step) -> None:
+    def expire(self, number: int, row: bytes, session: int, turn: Turn) -> None:
         """Dead-letter or remove an active message after its time to live."""
-        step.count(self.queue_id, Counted.EXPIRED)
+        turn.count(self.queue_id, Counted.EXPIRED)
         if self.receivable.dead_letter_on_expiration:
             reason = {"DeadLetterReason": REASON_EXPIRED, "DeadLetterErrorDescription": TEXT_EXPIRED}
-            self.dead_letter(Home.ACTIVE, number, row, reason, step, session)
+            self.dead_letter(Home.ACTIVE, number, row, reason, turn, session)
         else:
-            step.note(EventKind.EXPIRED, self.ref, [number])
-            self.remove(Home.ACTIVE, number, len(row), Record.unpack(row).expires_at, session, step)
+            turn.note(EventKind.EXPIRED, self.ref, [number])
+            self.remove(Home.ACTIVE, number, len(row), Record.unpack(row).expires_at, session, turn)
 
-    def put_active(self, record: Record, number: int, step: Step) -> bytes:
+    def put_active(self, record: Record, number: int, turn: Turn) -> bytes:
         """Store a message as active with its expiry and return its row; the caller updates the ready queue."""
         row = record.pack()
-        self.rows.put(Home.ACTIVE, number, row, step)
+        self.rows.put(Home.ACTIVE, number, row, turn)
         if record.expires_at:
-            self.rows.put_due(record.expires_at, Due.EXPIRE, number, step)
+            self.rows.put_due(record.expires_at, Due.EXPIRE, number, turn)
         return row
 
-    def put_active_run(
-        self, messages: Sequence[Message], now: int, step: Step
-    ) -> tuple[int, Sequence[tuple[bytes, bytes]]]:
+    def put_active_run(self, messages: Sequence[Message], turn: Turn) -> tuple[int, Sequence[tuple[bytes, bytes]]]:
         """Store new messages as active with their expiries; the caller updates the ready queue.
 
         Returns the number of the first, and the keys and rows.
@@ -230,17 +229,17 @@ class PartitionState:
         first = number = self.rows.take_numbers(len(messages))
         forms = [form for message in messages if (form := message.form) is not None]
         if default_ttl_ms is None and len(forms) == len(messages):
-            rows = active_rows(self.queue_id, number, now, forms)
+            rows = active_rows(self.queue_id, number, turn.now, forms)
         else:
             rows = []
             for number, message in enumerate(messages, first):
                 ttl_ms = min_ttl(message.ttl_ms, default_ttl_ms)
-                expires_at = expiry(now, ttl_ms)
-                head = pack_head(RECORD_VERSION, 0, 0, 0, now, expires_at, number)
-                rows.append((message_key(self.queue_id, Home.ACTIVE, number), message.stored(now, ttl_ms, head)))
+                expires_at = expiry(turn.now, ttl_ms)
+                head = pack_head(RECORD_VERSION, 0, 0, 0, turn.now, expires_at, number)
+                rows.append((message_key(self.queue_id, Home.ACTIVE, number), message.stored(turn.now, ttl_ms, head)))
                 if expires_at:
-                    self.rows.put_due(expires_at, Due.EXPIRE, number, step)
-        self.rows.put_active_run(rows, step)
+                    self.rows.put_due(expires_at, Due.EXPIRE, number, turn)
+        self.rows.put_active_run(rows, turn)
         return first, rows
 
     def average_bytes(self) -> int:
@@ -306,55 +305,55 @@ class Rows:
         """The sequence number that `new_number` will return."""
         return self.number_base | (self.counters.next_counter & COUNTER_MASK)
 
-    def put(self, home: Home, number: int, row: bytes, step: Step) -> None:
+    def put(self, home: Home, number: int, row: bytes, turn: Turn) -> None:
         """Store a new message."""
-        step.changes.append((MESSAGES, message_key(self.queue_id, home, number), row))
+        turn.changes.append((MESSAGES, message_key(self.queue_id, home, number), row))
         self.counters.messages[home] += 1
-        self._add_bytes(len(row), step)
+        self._add_bytes(len(row), turn)
 
-    def put_active_run(self, rows: Sequence[tuple[bytes, bytes]], step: Step) -> None:
+    def put_active_run(self, rows: Sequence[tuple[bytes, bytes]], turn: Turn) -> None:
         """Store new active messages (key and row), in the order of their numbers."""
-        step.rows.extend(rows)
+        turn.rows.extend(rows)
         self.counters.messages[Home.ACTIVE] += len(rows)
-        self._add_bytes(sum([len(row) for _, row in rows]), step)
+        self._add_bytes(sum([len(row) for _, row in rows]), turn)
 
-    def replace(self, home: Home, number: int, row: bytes, old_bytes: int, step: Step) -> None:
+    def replace(self, home: Home, number: int, row: bytes, old_bytes: int, turn: Turn) -> None:
         """Replace the row of a message; `old_bytes` is the old row's size."""
-        step.changes.append((MESSAGES, message_key(self.queue_id, home, number), row))
-        self._add_bytes(len(row) - old_bytes, step)
+        turn.changes.append((MESSAGES, message_key(self.queue_id, home, number), row))
+        self._add_bytes(len(row) - old_bytes, turn)
 
-    def remove(self, home: Home, number: int, size_bytes: int, expires_at: int, step: Step) -> None:
+    def remove(self, home: Home, number: int, size_bytes: int, expires_at: int, turn: Turn) -> None:
         """Delete a message and its `due` row; `size_bytes` is the row's size, `expires_at` Unix ms or 0."""
-        step.changes.append((MESSAGES, message_key(self.queue_id, home, number), None))
+        turn.changes.append((MESSAGES, message_key(self.queue_id, home, number), None))
         if expires_at and home is Home.ACTIVE:
-            step.changes.append((DUE, due_key(expires_at, self.queue_id, Due.EXPIRE, number), None))
+            turn.changes.append((DUE, due_key(expires_at, self.queue_id, Due.EXPIRE, number), None))
         self.counters.messages[home] -= 1
-        self._add_bytes(-size_bytes, step)
+        self._add_bytes(-size_bytes, turn)
 
     def remove_run(
-        self, home: Home, numbers: Sequence[int], size_bytes: int, expiries: Sequence[int], step: Step
+        self, home: Home, numbers: Sequence[int], size_bytes: int, expiries: Sequence[int], turn: Turn
     ) -> None:
         """Delete messages and their `due` rows; `size_bytes` is the sum of their rows, `expiries` Unix ms or 0."""
         queue_id = self.queue_id
-        step.removed.extend([message_key(queue_id, home, number) for number in numbers])
+        turn.removed.extend([message_key(queue_id, home, number) for number in numbers])
         if home is Home.ACTIVE and any(expiries):
             for number, expires_at in zip(numbers, expiries, strict=True):
                 if expires_at:
-                    step.changes.append((DUE, due_key(expires_at, queue_id, Due.EXPIRE, number), None))
+                    turn.changes.append((DUE, due_key(expires_at, queue_id, Due.EXPIRE, number), None))
         self.counters.messages[home] -= len(numbers)
-        self._add_bytes(-size_bytes, step)
+        self._add_bytes(-size_bytes, turn)
 
-    def put_due(self, at: int, what: Due, number: int, step: Step) -> None:
+    def put_due(self, at: int, what: Due, number: int, turn: Turn) -> None:
         """Add a `due` row for `at` (Unix ms)."""
-        step.changes.append((DUE, due_key(at, self.queue_id, what, number), b""))
-        step.due_at(at)
+        turn.changes.append((DUE, due_key(at, self.queue_id, what, number), b""))
+        turn.due_at(at)
 
-    def remove_due(self, at: int, what: Due, number: int, step: Step) -> None:
+    def remove_due(self, at: int, what: Due, number: int, turn: Turn) -> None:
         """Delete the `due` row for `at` (Unix ms)."""
-        step.changes.append((DUE, due_key(at, self.queue_id, what, number), None))
+        turn.changes.append((DUE, due_key(at, self.queue_id, what, number), None))
 
-    def _add_bytes(self, count: int, step: Step) -> None:
+    def _add_bytes(self, count: int, turn: Turn) -> None:
         self.counters.add_bytes(count)
-        step.touched[self.queue_id] = self.counters
+        turn.touched[self.queue_id] = self.counters
         if self.total is not None:
             self.total.add(count)

@@ -1,4 +1,4 @@
-"""The output of a partition: the changes and effects of a batch, and the types of its answers.
+"""What a partition shows: the types of its answers, what happened to messages, and what it counts of them.
 
 Also the interfaces that a partition needs of its entity (`PartitionRef`) and of its topic (`SubscriptionRouting`), and
 the port through which an observer learns what happened to messages. Does not know requests, stores and clocks.
@@ -17,7 +17,7 @@ from ..errors import BrokerError
 from ..message.bounds import MessageBounds
 from ..message.message import Message
 from ..model.descriptions import QueueDescription, RuleDescription, SubscriptionDescription, TopicDescription
-from .records import MESSAGES, ByteTotal, Counters
+from .records import ByteTotal
 
 T = TypeVar("T")
 
@@ -81,26 +81,6 @@ class Received(Generic[T]):
     deliveries: list[T]
     more: bool
     error: BrokerError | None = None
-
-
-class Writer(Protocol):
-    """The write half of a store's batch (`storage.contract.Batch`)."""
-
-    def put(self, table: str, key: bytes, value: bytes) -> None:
-        """Write or overwrite a row."""
-        ...
-
-    def delete(self, table: str, key: bytes) -> bool:
-        """Remove a row; False if it wasn't there."""
-        ...
-
-    def put_rows(self, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
-        """Write rows that are in the order of their keys."""
-        ...
-
-    def delete_rows(self, table: str, keys: Sequence[bytes]) -> None:
-        """Remove each of `keys` that is there."""
-        ...
 
 
 class EventKind(StrEnum):
@@ -204,87 +184,6 @@ class NoObserver:
 
     def forget(self) -> None:
         """Do nothing."""
-
-
-class Step:
-    """The result of one batch of requests: `changes` (table, key, value or None to delete), `effects` (call, argument).
-
-    The worker stores the changes in one commit and makes the effects' calls afterwards, on the event-loop thread.
-    `rows` are new rows of the `messages` table and `removed` keys of it to delete: the changes of runs. A request
-    changes no key both there and in `changes`.
-    `touched` has the changed counters by queue id. `next_due` is the earliest instant (Unix ms) that the changes added
-    to the `due` table, or None. `counts` are for the counters of entities, `events` for an observer; None without one.
-    `matches` are those of the request that is executed (`SendRun.matches`).
-    """
-
-    __slots__ = ("changes", "counts", "effects", "events", "matches", "next_due", "removed", "rows", "touched")
-
-    def __init__(self, events: list[Event] | None = None) -> None:
-        self.events = events
-        self.matches: Mapping[int, object] = {}
-        self.rows: list[tuple[bytes, bytes]] = []
-        self.removed: list[bytes] = []
-        self.changes: list[tuple[str, bytes, bytes | None]] = []
-        self.effects: list[tuple[Callable[..., None], object]] = []
-        self.touched: dict[int, Counters] = {}
-        self.counts: list[Counts] = []
-        self.next_due: int | None = None
-
-    def use_matches(self, matches: Mapping[int, object] | None) -> None:
-        """A request with these matches is executed from now on."""
-        self.matches = matches or {}
-
-    def write_to(self, batch: Writer) -> int:
-        """Write the changes to `batch` and forget them; return about how many bytes they have, 0 for no change."""
-        written_bytes = 0
-        if self.rows:
-            batch.put_rows(MESSAGES, self.rows)
-            written_bytes = sum([len(row) for _, row in self.rows])
-            self.rows = []
-        if self.removed:
-            batch.delete_rows(MESSAGES, self.removed)
-            written_bytes += len(self.removed)
-            self.removed = []
-        if self.changes:
-            put, delete = batch.put, batch.delete
-            for table, key, value in self.changes:
-                if value is None:
-                    written_bytes += 1
-                    delete(table, key)
-                else:
-                    written_bytes += len(value) + 1
-                    put(table, key, value)
-            self.changes.clear()
-        return written_bytes
-
-    def release(self, now: int, observer: Observer) -> None:
-        """Once the changes are stored, at `now` (Unix ms): report the events, then make the effects' calls."""
-        if self.events:
-            observer.observe(now, self.events)  # first: what the effects cause comes later
-        for effect, argument in self.effects:
-            effect(argument)
-
-    def note(
-        self,
-        kind: EventKind,
-        ref: PartitionRef,
-        numbers: Sequence[int | None],
-        messages: Sequence[Message] = (),
-        source: tuple[int, int] | None = None,
-        **facts: object,
-    ) -> None:
-        """Note an event for the observer, if there is one; `numbers` may be a list that is filled afterwards."""
-        if self.events is not None:
-            self.events.append(new_event((kind, ref, numbers, messages, source, facts)))
-
-    def count(self, queue_id: int, what: Counted, count: int = 1, detail: str = "") -> None:
-        """Count what happened to messages of a partition, once for a run."""
-        self.counts.append((queue_id, what, detail, count))
-
-    def due_at(self, at: int) -> None:
-        """Note that a change adds a row to the `due` table for the instant `at` (Unix ms)."""
-        if self.next_due is None or at < self.next_due:
-            self.next_due = at
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ from ..partition.partition import Partition
 from ..partition.records import DUE, STATE, STATE_KEY, Counters, Home
 from ..partition.requests import DeleteRows, ExpireLocks, ProcessDue, Request, SendRun, must_be_retried
 from ..partition.state import forwarded_from
-from ..partition.step import Delays, NoObserver, Observer, PartitionRef, Step
+from ..partition.step import Delays, NoObserver, Observer, PartitionRef
+from ..partition.turn import Turn
 from .batches import BATCH_BYTES_MAX, Submitted, can_split, halves, next_batch, split_receives
 from .commit_stats import CommitStats
 from .committer import Committer
@@ -396,15 +397,13 @@ class Worker:
         """Execute the first of `requests` in one batch; return their number."""
         stopwatch_us, pace, timers = self._clock.stopwatch_us, self._pace, self._timers
         began_us = stopwatch_us()
-        step = Step([] if self._observer.is_on else None)
-        now = self._clock.now_ms()
         self._open.touched.clear()
         self._committing = False
         batch = self._store.begin(expected_bytes, frees=not adds)
+        turn = Turn(self._clock.now_ms(), batch, [] if self._observer.is_on else None)
         try:
-            done_count, changed = self._apply(requests, now, batch, step)
-            for queue_id, counters in step.touched.items():
-                batch.put(STATE, STATE_KEY.pack(queue_id), counters.pack())
+            done_count, changed = self._apply(requests, turn, batch)
+            changed = turn.write_counters(batch) or changed
             orphans = list(timers.orphans)
             for key in orphans:
                 batch.delete(DUE, key)
@@ -412,7 +411,7 @@ class Worker:
             batch.abort()
             raise
         pace.add(stopwatch_us() - began_us)
-        changed = changed or bool(step.touched) or bool(orphans)
+        changed = changed or bool(orphans)
         await self._commit(batch, changed, done_count)
         if self._is_full and adds and changed:
             self._is_full = False
@@ -421,11 +420,11 @@ class Worker:
         self._open.keep()
         del timers.orphans[: len(orphans)]
         timers.watch_locks(self._open.touched)
-        if step.next_due is not None:
-            timers.row_added(step.next_due)
+        if turn.next_due is not None:
+            timers.row_added(turn.next_due)
         timers.arm()
-        self.message_counts.add(step.counts)
-        step.release(now, self._observer)
+        self.message_counts.add(turn.counts)
+        turn.release(self._observer)
         pace.add(stopwatch_us() - began_us)
         if changed:
             self._failpoint("effects-released")
@@ -450,7 +449,7 @@ class Worker:
             batch.commit()
         self.commit_stats.committed(request_count, self._clock.stopwatch_us() - began_us)
 
-    def _apply(self, requests: Sequence[Submitted], now: int, batch: Batch, step: Step) -> tuple[int, bool]:
+    def _apply(self, requests: Sequence[Submitted], turn: Turn, batch: Batch) -> tuple[int, bool]:
         """Apply requests until the batch is large, or has taken long.
 
         Returns their number, and whether there are changes besides counters.
@@ -474,12 +473,12 @@ class Worker:
                 if gone is not None and type(request) is not DeleteRows:
                     # It came before the entity was deleted or purged. A number that it took now would be given again:
                     # the entity's successor goes on where this one was at that moment.
-                    step.effects.append((request.fail, gone))
+                    turn.effects.append((request.fail, gone))
                     continue
                 partition, last_ref = partitions.get(ref.queue_id) or touch(ref, batch), ref
                 touched[ref.queue_id] = partition
-            partition.apply(request, now, batch, step)
-            written_bytes += step.write_to(batch)
+            partition.apply(request, turn)
+            written_bytes += turn.write_to(batch)
         return done_count, written_bytes > 0
 
     def _refuse(self, requests: Sequence[Submitted], error: StoreError) -> None:

@@ -18,9 +18,10 @@ from emubus.broker.message.stored_form import token_uuids
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.partition.partition import Partition
 from emubus.broker.partition.ready_queue import WindowBudget
-from emubus.broker.partition.records import DUE, DUE_KEY, STATE, STATE_KEY
+from emubus.broker.partition.records import DUE, DUE_KEY
 from emubus.broker.partition.requests import Receive, Request, SendRun, Settle
-from emubus.broker.partition.step import Delays, Received, Step
+from emubus.broker.partition.step import Delays, Received
+from emubus.broker.partition.turn import Turn
 from emubus.storage import StoreError, StoreFailed
 from emubus.storage.memory_store import MemoryStore
 
@@ -127,14 +128,13 @@ class Driver:
     def run(self, *requests: Request) -> None:
         """One batch: decide, commit, release the effects; after a refused commit everything in memory is dropped."""
         batch = self.store.begin(1 << 20)
-        step = Step()
+        turn = Turn(self.now, batch)
         if self.partition is None:
             self.partition = Partition(self.place, batch, self.budget, self._no_sibling)
         for request in requests:
-            self.partition.apply(request, self.now, batch, step)
-            step.write_to(batch)
-        for queue_id, counters in step.touched.items():
-            batch.put(STATE, STATE_KEY.pack(queue_id), counters.pack())
+            self.partition.apply(request, turn)
+            turn.write_to(batch)
+        turn.write_counters(batch)
         try:
             batch.commit()
         except StoreError:
@@ -143,7 +143,7 @@ class Driver:
                 request.fail(BrokerError.__new__(BrokerError))
             return
         self.partition.keep()
-        for effect, argument in step.effects:
+        for effect, argument in turn.effects:
             effect(argument)
 
     @staticmethod

@@ -47,7 +47,8 @@ from emubus.broker.partition.records import (
     duplicate_hash,
 )
 from emubus.broker.partition.requests import Request
-from emubus.broker.partition.step import PartitionRef, Step
+from emubus.broker.partition.step import PartitionRef
+from emubus.broker.partition.turn import Turn
 from emubus.storage import Batch, Store, StoreError, StoreFailed, View
 from emubus.storage.contract import BatchState, StoreWithoutJournal
 from emubus.storage.memory_store import MemoryStore
@@ -211,17 +212,16 @@ class Cell:
         None if that went well. Else all commands have failed, and the answer is the ids of the queues whose memory was
         dropped: none after a refused commit, which changes no lock.
         """
-        step = Step()
         batch = self.store.begin(1 << 20)
+        turn = Turn(now, batch)
         self._seen.clear()
         changed = False
         for ref, request in requests:
-            self._sibling(ref, batch).apply(request, now, batch, step)
-            changed = step.write_to(batch) > 0 or changed
-        for queue_id, counters in step.touched.items():
-            batch.put(STATE, STATE_KEY.pack(queue_id), counters.pack())
+            self._sibling(ref, batch).apply(request, turn)
+            changed = turn.write_to(batch) > 0 or changed
+        changed = turn.write_counters(batch) or changed
         try:
-            if changed or step.touched:
+            if changed:
                 batch.commit()
             else:
                 batch.abort()
@@ -237,7 +237,7 @@ class Cell:
             return dropped
         for queue_id in self._seen:
             self.partitions[queue_id].keep()
-        for effect, argument in step.effects:
+        for effect, argument in turn.effects:
             effect(argument)
         return None
 

@@ -10,10 +10,9 @@ from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError
 from emubus.broker.message.message import parse_message
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.broker.partition.ready_queue import Reader
 from emubus.broker.partition.receive import ReceiveHandlers
 from emubus.broker.partition.requests import Peek
-from emubus.broker.partition.step import Step
+from emubus.broker.partition.turn import Turn
 from emubus.broker.stores.worker import BATCH_US
 
 from .namespace import _brokers_stop, brokers_stop, loop_turns, open_broker
@@ -62,9 +61,9 @@ async def test_a_peek_that_finds_few_of_many_goes_on_in_further_requests() -> No
     with pytest.MonkeyPatch.context() as patch:
         peek = ReceiveHandlers.peek
 
-        def noted(self: ReceiveHandlers, request: Peek, now: int, view: Reader, step: Step) -> None:
+        def noted(self: ReceiveHandlers, request: Peek, turn: Turn) -> None:
             looked.append(request.from_sequence_number)
-            peek(self, request, now, view, step)
+            peek(self, request, turn)
 
         patch.setattr(ReceiveHandlers, "peek", noted)
         found = await broker.peek("q", 0, 3, 1 << 20, session_id="few")

@@ -1,0 +1,137 @@
+"""A turn: one batch of requests, the instant and the rows that it sees, and what comes of it.
+
+The worker makes one `Turn` for a batch and gives it to every handler of every partition that the batch has requests
+for. Handlers read `now` and `view`, and add to the rest; nothing of it is stored, and nobody hears of it, before the
+batch is committed. Does not know requests, stores and clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ..message.message import Message
+from .ready_queue import Reader
+from .records import MESSAGES, STATE, STATE_KEY, Counters
+from .step import Counted, Counts, Event, EventKind, Observer, PartitionRef, new_event
+
+
+class Writer(Protocol):
+    """The write half of a store's batch (`storage.contract.Batch`)."""
+
+    def put(self, table: str, key: bytes, value: bytes) -> None:
+        """Write or overwrite a row."""
+        ...
+
+    def delete(self, table: str, key: bytes) -> bool:
+        """Remove a row; False if it wasn't there."""
+        ...
+
+    def put_rows(self, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
+        """Write rows that are in the order of their keys."""
+        ...
+
+    def delete_rows(self, table: str, keys: Sequence[bytes]) -> None:
+        """Remove each of `keys` that is there."""
+        ...
+
+
+class Turn:
+    """One batch of requests.
+
+    It sees: `now`, the one instant of all its requests (Unix ms), and `view`, the rows as they are with the changes of
+    the requests before. What a request changes itself shows in the view only after it.
+
+    It leaves: `changes` (table, key, value or None to delete), `rows` (new rows of the `messages` table, key and row)
+    and `removed` (keys of it to delete), which are the changes of runs; a request changes no key both there and in
+    `changes`. `touched` has the changed counters by queue id. `effects` are calls with their argument, which the worker
+    makes after the commit, on the event-loop thread. `counts` are for the counters of entities, `events` for an
+    observer; None without one. `next_due` is the earliest instant (Unix ms) that the changes added to the `due` table,
+    or None. `matches` has those of a topic's messages that were found before the batch, by the identity of the message,
+    which lives as long as the batch (`SendRun.matches`).
+    """
+
+    __slots__ = (
+        "changes",
+        "counts",
+        "effects",
+        "events",
+        "matches",
+        "next_due",
+        "now",
+        "removed",
+        "rows",
+        "touched",
+        "view",
+    )
+
+    def __init__(self, now: int, view: Reader, events: list[Event] | None = None) -> None:
+        self.now = now
+        self.view = view
+        self.events = events
+        self.matches: dict[int, object] = {}
+        self.rows: list[tuple[bytes, bytes]] = []
+        self.removed: list[bytes] = []
+        self.changes: list[tuple[str, bytes, bytes | None]] = []
+        self.effects: list[tuple[Callable[..., None], object]] = []
+        self.touched: dict[int, Counters] = {}
+        self.counts: list[Counts] = []
+        self.next_due: int | None = None
+
+    def write_to(self, batch: Writer) -> int:
+        """Write the changes to `batch` and forget them; return about how many bytes they have, 0 for no change."""
+        written_bytes = 0
+        if self.rows:
+            batch.put_rows(MESSAGES, self.rows)
+            written_bytes = sum([len(row) for _, row in self.rows])
+            self.rows = []
+        if self.removed:
+            batch.delete_rows(MESSAGES, self.removed)
+            written_bytes += len(self.removed)
+            self.removed = []
+        if self.changes:
+            put, delete = batch.put, batch.delete
+            for table, key, value in self.changes:
+                if value is None:
+                    written_bytes += 1
+                    delete(table, key)
+                else:
+                    written_bytes += len(value) + 1
+                    put(table, key, value)
+            self.changes.clear()
+        return written_bytes
+
+    def write_counters(self, batch: Writer) -> bool:
+        """Write the changed counters to `batch`, once for all requests; return whether there are any."""
+        for queue_id, counters in self.touched.items():
+            batch.put(STATE, STATE_KEY.pack(queue_id), counters.pack())
+        return bool(self.touched)
+
+    def release(self, observer: Observer) -> None:
+        """Once the changes are stored: report the events, then make the effects' calls."""
+        if self.events:
+            observer.observe(self.now, self.events)  # first: what the effects cause comes later
+        for effect, argument in self.effects:
+            effect(argument)
+
+    def note(
+        self,
+        kind: EventKind,
+        ref: PartitionRef,
+        numbers: Sequence[int | None],
+        messages: Sequence[Message] = (),
+        source: tuple[int, int] | None = None,
+        **facts: object,
+    ) -> None:
+        """Note an event for the observer, if there is one; `numbers` may be a list that is filled afterwards."""
+        if self.events is not None:
+            self.events.append(new_event((kind, ref, numbers, messages, source, facts)))
+
+    def count(self, queue_id: int, what: Counted, count: int = 1, detail: str = "") -> None:
+        """Count what happened to messages of a partition, once for a run."""
+        self.counts.append((queue_id, what, detail, count))
+
+    def due_at(self, at: int) -> None:
+        """Note that a change adds a row to the `due` table for the instant `at` (Unix ms)."""
+        if self.next_due is None or at < self.next_due:
+            self.next_due = at
