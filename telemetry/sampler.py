@@ -6,7 +6,8 @@ in memory does not change. Owned by the composition root.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -26,8 +27,22 @@ OF_NAMESPACE: Final = (*OF_ENTITY, "commit_ms")
 the mean duration of commits (ms; no value in a second without one)."""
 
 NOTHING: Final = Activity(0, 0, 0, 0, 0)
+LATELY: Final = Span(1, 60)
+"""How far the history of an entity's rates goes back."""
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Messages per second in and out of an entity in the last sample, None before the first one.
+
+    `history` has the messages per second in during `LATELY`, the oldest first.
+    """
+
+    in_per_s: float | None
+    out_per_s: float | None
+    history: Sequence[float]
 
 
 class Sampler:
@@ -44,6 +59,8 @@ class Sampler:
         self._commits_before = (0, 0)
         self._namespace = Series(OF_NAMESPACE)
         self._entities: dict[str, Series] = {}
+        self._rates: dict[str, tuple[float, float]] | None = None
+        """In the last sample, of the entities to which or from which messages went."""
 
     # ---- life
 
@@ -85,12 +102,15 @@ class Sampler:
         second = (now_us - self._began_us) // 1_000_000
         after, refused = figures.activity(self._broker), dict(self._broker.refusals.counts)
         total: dict[str, float] = dict.fromkeys(OF_ENTITY, 0.0)
+        rates: dict[str, tuple[float, float]] = {}
         for path, each in after.items():
             before = self._before.get(path)
             refusals = refused.get(path, 0) - self._refused_before.get(path, 0)
             values = _values(before, each, refusals, elapsed_s)
             for name, value in values.items():
                 total[name] += value
+            if values["in"] or values["out"]:
+                rates[path] = values["in"], values["out"]
             self._put(path, second, values, is_active=each != before or refusals > 0)
         all_refusals = sum(refused.values()) - sum(self._refused_before.values())
         total["refused"] = max(0, all_refusals) / elapsed_s
@@ -99,7 +119,7 @@ class Sampler:
         if count > 0:
             total["commit_ms"] = (commit_us - self._commits_before[1]) / count / 1_000
         self._namespace.put(second, total)
-        self._before, self._refused_before = after, refused
+        self._rates, self._before, self._refused_before = rates, after, refused
         self._commits_before, self._read_us = (commits, commit_us), now_us
 
     def _put(self, path: str, second: int, values: Mapping[str, float], *, is_active: bool) -> None:
@@ -121,6 +141,14 @@ class Sampler:
             return {}
         found: Span = SPANS[span]
         return {name: series.last(name, found, self.second) for name in series.names}
+
+    def rates(self, path: str) -> Rates:
+        """The rates of an entity; they are known without a series, too."""
+        if self._rates is None:
+            return Rates(None, None, ())
+        series = self._entities.get(path)
+        history = () if series is None else series.last("in", LATELY, self.second)
+        return Rates(*self._rates.get(path, (0.0, 0.0)), [each for each in history if each is not None])
 
 
 def _values(before: Activity | None, after: Activity, refusals: int, elapsed_s: float) -> dict[str, float]:

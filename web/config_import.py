@@ -36,7 +36,6 @@ async def import_config(services: Services, data: bytes, aside: Aside) -> Import
     The file is read and checked aside, and each entity is created in a turn of its own. Where that is cut off, what was
     created stays, and the next import goes on.
     """
-    assert services.read_config is not None, "a server can read a Config.json"
     topology = await aside.run(partial(_topology, services.read_config, data))
     return await _create(services.broker, topology)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from ..broker.access import Access
@@ -100,42 +100,45 @@ class KeptFiles(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """Given to every part.
-
-    `amqp` makes the protocol of a new AMQP connection with its account of the `ledger`, which has those of all peers;
-    `ports` returns the listening ports by name; `connection_counts` returns the number of AMQP `connections` and
-    `links`; `connections` describes each of them; `config_json` takes the entities that are there now, and returns
-    what makes a Config.json of them, on any thread; `started_us` is the start on the clock's stopwatch; `ca_file` is
-    the development CA's certificate, if any; `about` has further facts for the page, by their names, whose text may
-    change; `story` has the last events of messages, `sampler` the figures over time; `allowed_hosts` are host names,
-    in lower case, by which browsers may use the server; `read_config` returns the entities of a Config.json, on any
-    thread, or raises BrokerError (argument-error) with what is wrong in it; `files` are those beside the stores, None
-    in memory.
-    """
+    """Given to every part."""
 
     broker: Broker
     access: Access
     clock: Clock
     is_ready: Callable[[], bool]
     amqp: Callable[[MemoryAccount], asyncio.Protocol]
+    """Makes the protocol of a new AMQP connection, with its account of the `ledger`."""
     ledger: Ledger
+    """Has the accounts of all peers."""
     ports: Callable[[], Mapping[str, int]]
+    """The listening ports by name."""
     faults: FaultsPort
     conditions: Conditions
     snapshots: SnapshotsPort
     connection_counts: Callable[[], Mapping[str, int]]
+    """The number of AMQP `connections` and `links`."""
     connections: Callable[[], Sequence[Mapping[str, object]]]
+    """Describes each AMQP connection."""
     config_json: Callable[[], Callable[[], Mapping[str, object]]]
+    """Takes the entities that are there now, and returns what makes a Config.json of them, on any thread."""
     started_us: int
-    ca_file: str | None = None
-    about: Mapping[str, object] = field(default_factory=dict[str, object])
-    story: Story = field(default_factory=Story)
-    sampler: Sampler | None = None
-    allowed_hosts: Collection[str] = ()
-    read_config: Callable[[str], Topology] | None = None
-    files: KeptFiles | None = None
+    """The start, on the clock's stopwatch."""
+    ca_file: str | None
+    """The development CA's certificate, if any."""
+    about: Mapping[str, object]
+    """Further facts for the page, by their names, whose text may change."""
+    story: Story
+    """The last events of messages."""
+    sampler: Sampler
+    """Figures over time."""
+    allowed_hosts: Collection[str]
+    """Host names, in lower case, by which browsers may use the server."""
+    read_config: Callable[[str], Topology]
+    """Returns the entities of a Config.json, on any thread; BrokerError (argument-error) says what is wrong in it."""
+    files: KeptFiles | None
+    """The small files beside the stores, None in memory."""
 
     @property
     def metric_sources(self) -> Sources:

@@ -92,15 +92,6 @@ class PartitionFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class ArrivalFigures:
-    """Sums over an entity's reachable partitions: assigned sequence numbers, dead letters, all messages."""
-
-    numbers_given: int
-    dead_letter_count: int
-    message_count: int
-
-
-@dataclass(frozen=True, slots=True)
 class Activity:
     """What went on in an entity since its partitions are in memory: messages that came, how many more there are than
     then, expired locks; and its present active messages and dead letters."""
@@ -174,18 +165,6 @@ def message_counts(namespace: Namespace) -> Iterator[tuple[str, Counter[tuple[Co
             total.update(handle.worker.message_counts.of(handle.queue_id))
         if total:
             yield entity.path, total
-
-
-def arrivals(entity: Entity) -> ArrivalFigures:
-    """Return the sums over the reachable partitions of an entity."""
-    given = dead = there = 0
-    for handle in entity.partitions:
-        counters = _counters(handle)
-        if counters is not None:
-            given += counters.next_counter
-            dead += counters.messages[Home.DEAD_LETTER] + counters.messages[Home.TRANSFER_DEAD_LETTER]
-            there += sum(counters.messages)
-    return ArrivalFigures(given, dead, there)
 
 
 def activity(namespace: Namespace) -> dict[str, Activity]:

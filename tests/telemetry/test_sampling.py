@@ -11,7 +11,7 @@ from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.telemetry.sampler import ENTITIES_MAX, OF_NAMESPACE, Sampler
+from emubus.telemetry.sampler import ENTITIES_MAX, OF_NAMESPACE, Rates, Sampler
 from emubus.telemetry.series import MINUTES, SECONDS, SPANS, Ring, Series
 from emubus.web.page.charts import POINTS_MAX, charts_of, nice_ticks, thinned
 
@@ -73,6 +73,20 @@ async def test_counters_become_rates_of_the_time_since_the_last_sample(broker: B
     assert set(whole) == set(OF_NAMESPACE)
     assert sampler.samples(None, "5m")["refused"][-2] == 2.0
     assert sampler.samples("other", "5m") == {}
+    sampler.stop()
+
+
+async def test_every_entity_has_rates_those_without_a_series_too(broker: Broker, clock: Stopwatch) -> None:
+    sampler = Sampler(broker, clock)
+    sampler.start()
+    assert sampler.rates("q") == Rates(None, None, ())
+    for _ in range(4):
+        await send(broker, "q", encoded())
+    last(sampler, "q", clock, 2.0)
+    assert sampler.rates("q") == Rates(2.0, 0.0, [2.0])
+    assert sampler.rates("other") == Rates(0.0, 0.0, [])
+    last(sampler, "q", clock)
+    assert sampler.rates("q") == Rates(0.0, 0.0, [2.0, 0.0])
     sampler.stop()
 
 

@@ -24,6 +24,7 @@ from emubus.broker.model.descriptions import (
     TopicDescription,
 )
 from emubus.testing import EmubusServer
+from emubus.web.page.rendering import rate
 
 from ..broker.test_names import NO_NAMES
 from .namespace import counts, lock, send
@@ -218,3 +219,22 @@ async def test_a_snapshot_is_taken_restored_and_deleted(client: aiohttp.ClientSe
     assert counts(server, "kept") == {}
     assert "was deleted" in (await posted(client, "snapshot", do="delete", name="one"))[1]
     assert "A snapshot has every entity" in await shown(client, "failures")
+
+
+async def test_an_entity_shows_the_rates_of_the_last_sample(
+    client: aiohttp.ClientSession, server: EmubusServer
+) -> None:
+    sampler = server.server.sampler
+    server.create(QueueDescription("rated"))
+    server.create(QueueDescription("unrated"))
+    server.call(sampler.stop)  # no further sample comes between ours and the page
+    server.call(sampler.sample)
+    send(server, "rated", NewMessage(b"x"), NewMessage(b"x"))
+    server.call(sampler.sample)
+    try:
+        in_per_s = sampler.rates("rated").in_per_s
+        assert in_per_s
+        assert f"In/s {rate(in_per_s)} Out/s 0 " in await shown(client, "entity", path="rated")
+        assert "In/s 0 Out/s 0 " in await shown(client, "entity", path="unrated")
+    finally:
+        server.call(sampler.start)

@@ -32,8 +32,7 @@ async def show_samples(call: ControlCall) -> object:
     path, span, sampler = call.query.optional("entity", str), call.query.one("span", str), call.services.sampler
     if path is not None:
         path = Overview(call.services.broker).entity(path).path
-    figures = {} if sampler is None else sampler.samples(path, span)
-    return {"span": span, "slot_s": SPANS[span].slot_s, "figures": figures}
+    return {"span": span, "slot_s": SPANS[span].slot_s, "figures": sampler.samples(path, span)}
 
 
 ENDPOINTS: Final = (

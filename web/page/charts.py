@@ -1,6 +1,6 @@
 """Charts of figures over time: lines with axes and units, drawn by the server.
 
-Knows scales, ticks and gaps. Does not know how figures are sampled (`web/sampling`).
+Knows scales, ticks and gaps. Does not know how figures are sampled (`telemetry/sampler.py`).
 """
 
 from __future__ import annotations
@@ -67,8 +67,7 @@ async def show(site: Site, request: web.Request) -> web.Response:
     path = query.text("path")
     span = query.choice("span", "Span", list(SPANS)) if query.text("span") else "5m"
     entity = site.entity(path) if path else None
-    sampler = site.services.sampler
-    samples = {} if sampler is None else sampler.samples(None if entity is None else entity.path, span)
+    samples = site.services.sampler.samples(None if entity is None else entity.path, span)
     return site.render(
         request,
         "charts.html",

@@ -14,9 +14,9 @@ from aiohttp import web
 from ...broker.admin.overview import EntityReport, PartitionReport
 from ...broker.api import Entity
 from ...broker.model.descriptions import SubscriptionDescription, TopicDescription, entity_key
+from ...telemetry.sampler import Rates
 from .connection_strings import connection_string
 from .forms import query_form
-from .rates import Rate
 from .rendering import Bar, bars
 from .site import Site
 
@@ -33,7 +33,7 @@ class Row:
 
     report: EntityReport
     name: str
-    rate: Rate
+    rates: Rates
     strip: Sequence[Bar]
     partitions: Sequence[PartitionReport]
     subscription_count: int
@@ -151,7 +151,7 @@ def row_of(site: Site, entity: Entity) -> Row:
     return Row(
         site.overview.report(entity),
         description.name,
-        site.rates.sample(entity),
+        site.services.sampler.rates(entity.path),
         bars(partitions, STRIP_HEIGHT)[0],
         partitions,
         len(site.broker.subscriptions_of(entity.path).entities()) if is_topic else 0,

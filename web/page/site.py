@@ -1,4 +1,4 @@
-"""Shared by all views: templates, flashes, rates, jobs, locks that the page took, and error handling.
+"""Shared by all views: templates, flashes, jobs, locks that the page took, and error handling.
 
 Knows how HTML is rendered and how errors look. Does not know single views. One per server, made by `routes`.
 """
@@ -28,7 +28,6 @@ from ..transport.connection import BROKEN
 from .flashes import Flash, Flashes
 from .forms import Failed, FormError
 from .gate import CHALLENGE, HEADERS, is_same_origin, require_key
-from .rates import Rates
 from .taken_locks import TakenLocks
 
 if TYPE_CHECKING:
@@ -73,7 +72,6 @@ class Site:
         self.aside = aside
         self.broker = services.broker
         self.flashes = Flashes()
-        self.rates = Rates(services.clock.stopwatch_us)
         self.jobs = jobs
         self.templates = templates
         self.taken = TakenLocks(services.clock)
