@@ -21,7 +21,7 @@ from pathlib import Path
 import uvloop
 from proton import Message, timestamp
 
-from emubus.broker.api import TABLES, Complete, ReceiveMode, SessionReceiver
+from emubus.broker.api import TABLES, Complete, ReceiveMode, SessionReceiver, alone
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError
@@ -80,7 +80,7 @@ async def pump(broker: Broker, address: str, payloads: Sequence[bytes]) -> float
             room.clear()
             await room.wait()
         outstanding += 1
-        sender.send(payload, batch=False, done=done)
+        sender.send([payload], alone(done))
     while outstanding:
         room.clear()
         await room.wait()
@@ -115,16 +115,16 @@ async def live_sessions(sessions: int, durability: Durability) -> None:
         received = 0
         all_done = asyncio.Event()
 
-        def settled(error: BrokerError | None) -> None:
+        def settled(positions: Sequence[int], error: BrokerError | None) -> None:
             nonlocal received
             if error is not None:
                 raise error
-            received += 1
+            received += len(positions)
             if received == sessions:
                 all_done.set()
 
         def granted(consumer: SessionReceiver) -> None:
-            consumer.deliver_to(lambda found: [consumer.settle(each.token, Complete(), settled) for each in found])  # type: ignore[assignment, return-value, func-returns-value]
+            consumer.deliver_to(lambda found: consumer.settle([each.token for each in found], Complete(), settled))
             consumer.set_credit(1)
 
         def refused(error: BrokerError) -> None:

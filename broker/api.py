@@ -12,7 +12,7 @@ from .entities.router import partition_for_key
 from .entities.transaction import TransactionRef
 from .outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from .partition.records import PARTITION_SHIFT, SEQUENCE_NUMBER_MAX, TABLES, Home
-from .partition.requests import RunDone
+from .partition.requests import RunDone, alone
 from .partition.step import (
     NO_CUT,
     Counted,
@@ -62,5 +62,6 @@ __all__ = [
     "SharedLock",
     "Totals",
     "TransactionRef",
+    "alone",
     "partition_for_key",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from ..broker.api import Entity
+from ..broker.api import Entity, alone
 from ..broker.broker import Broker
 from ..broker.errors import BrokerError
 
@@ -50,5 +50,5 @@ def _begun(entity: Entity, data: bytes) -> asyncio.Future[Sent]:
         if not answer.done():
             answer.set_result(numbers[0] if error is None else error)
 
-    entity.send(data, batch=False, done=done, numbered=numbers.extend, by="the control API or the web page")
+    entity.send([data], alone(done), "the control API or the web page", numbered=numbers.extend)
     return answer

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from ...broker import service_errors
-from ...broker.api import Abandon, Delivery, Outcome, Release, RunDone
+from ...broker.api import Abandon, Delivery, Outcome, Release, RunDone, alone
 from ...broker.clock import Timer
 from ...conditions.fault_table import FaultOperation
 from ...conditions.strikes import Effect
@@ -128,8 +128,8 @@ class FaultyConsumer:
 
     def let_go(self) -> None:
         """Give back what is kept: the last condition has ended."""
-        for _, delivery in self._cache:
-            self._inner.settle(delivery.token, Release(), None)
+        if self._cache:
+            self._inner.settle([delivery.token for _, delivery in self._cache], Release(), None)
         self._cache.clear()
 
     def _go_on(self) -> None:
@@ -150,22 +150,21 @@ class FaultyConsumer:
         """Pass a drain on."""
         self._inner.drain(drained)
 
-    def settle(self, token: bytes, outcome: Outcome, done: Done | None) -> None:
-        """Settle one delivery, or fail."""
+    def settle(self, run: Sequence[bytes], outcome: Outcome, done: RunDone | None) -> None:
+        """Settle deliveries, each of which may fail."""
+        for position, token in enumerate(run):
+            self._settle(token, outcome, None if done is None else partial(done, (position,)))
+
+    def _settle(self, token: bytes, outcome: Outcome, done: Done | None) -> None:
         asyncio.get_running_loop().call_soon(self._make_room)
         strike = self._point.next_strike(FaultOperation.SETTLE, tokens=(token,))
         if strike is None:
-            self._inner.settle(token, outcome, done)
+            self._inner.settle((token,), outcome, None if done is None else alone(done))
         elif strike.effect is Effect.LOSE_LOCK:
             self._lose(token, done or ignore_outcome)
         else:
-            work = partial(self._inner.settle, token, outcome)
-            EFFECTS[strike.effect](self._point, strike, work, done or ignore_outcome)
-
-    def settle_run(self, run: Sequence[bytes], outcome: Outcome, done: RunDone | None) -> None:
-        """Settle deliveries, each of which may fail."""
-        for position, token in enumerate(run):
-            self.settle(token, outcome, None if done is None else partial(done, (position,)))
+            work = partial(self._inner.settle, (token,), outcome)
+            EFFECTS[strike.effect](self._point, strike, lambda then: work(alone(then)), done or ignore_outcome)
 
     def close(self) -> None:
         """The link is gone."""
@@ -183,4 +182,4 @@ class FaultyConsumer:
             done(error)
             link.lose(error)
         else:
-            self._inner.settle(token, Abandon({}), lambda _: done(service_errors.lock_lost()))
+            self._inner.settle((token,), Abandon({}), lambda *_: done(service_errors.lock_lost()))

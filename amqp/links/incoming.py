@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
-from ...broker.api import RunDone, Sender, TransactionRef
+from ...broker.api import RunDone, Sender, TransactionRef, alone
 from ...broker.errors import BrokerError, Condition, EmptyBatchError
 from ...broker.service_errors import batch_empty
 from ..link_context import LinkContext
@@ -38,7 +38,7 @@ class IncomingLink(IncomingDeliveries):
         self._broker = context.broker
         self._tracker = context.tracker
         self._sender = sender
-        self._send: Send = sender.send
+        self._send: Send = self._store
         self._destination = destination
         bytes_max = max(sender.message_bytes_max, sender.batch_bytes_max)
         super().__init__(context, pointer, bytes_max=bytes_max, credit=credit)
@@ -46,12 +46,12 @@ class IncomingLink(IncomingDeliveries):
 
     def wrap(self, around: Callable[[Send], Send]) -> None:
         """Put something between the link and the broker (`faults`)."""
-        self._send = around(self._sender.send)
+        self._send = around(self._store)
         self.takes_runs = False
 
     def unwrap(self) -> None:
         """Put nothing between them."""
-        self._send = self._sender.send
+        self._send = self._store
         self.takes_runs = self._destination is None
 
     def receive(self, data: bytes, batch: bool, done: Done) -> None:
@@ -68,7 +68,10 @@ class IncomingLink(IncomingDeliveries):
 
     def receive_run(self, run: Sequence[bytes], done: RunDone) -> None:
         """Store deliveries, each on its own."""
-        self._sender.send_run(run, done)
+        self._sender.send(run, done)
+
+    def _store(self, data: bytes, *, batch: bool, done: Done) -> None:
+        self._sender.send((data,), alone(done), whole=batch)
 
     def receive_in(self, transaction: bytes, data: bytes, batch: bool, done: Done) -> None:
         """Add a delivery to a transaction: the client is answered at once."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
-from ...broker.api import Delivery, Outcome, RunDone, TransactionRef
+from ...broker.api import Delivery, Outcome, RunDone, TransactionRef, alone
 from ...broker.clock import Timer
 from ...broker.errors import BrokerError, Condition
 from ..link_context import LinkContext
@@ -42,11 +42,7 @@ class ReceiverHandle(Protocol):
         """Hand over what is available within the credit, then call `drained()`; the credit is 0 then."""
         ...
 
-    def settle(self, token: bytes, outcome: Outcome, done: Done | None) -> None:
-        """Settle one delivery."""
-        ...
-
-    def settle_run(self, run: Sequence[bytes], outcome: Outcome, done: RunDone | None) -> None:
+    def settle(self, run: Sequence[bytes], outcome: Outcome, done: RunDone | None) -> None:
         """Settle deliveries, each on its own."""
         ...
 
@@ -140,8 +136,7 @@ class OutgoingLink(OutgoingDeliveries):
         """Let every message that is locked and not settled be available again; its delivery count stays."""
         receiver = self._own_receiver
         if receiver is not None and not self.presettled:
-            for token in list(self._open):
-                receiver.settle(token, RELEASE, None)
+            receiver.settle(list(self._open), RELEASE, None)
 
     # ---- the entity lets go
 
@@ -278,8 +273,7 @@ class OutgoingLink(OutgoingDeliveries):
         receiver = self._receiver
         keep = max(0, len(deliveries) - count)
         if receiver is not None:
-            for each in deliveries[keep:]:
-                receiver.settle(each.token, RELEASE, None)
+            receiver.settle([each.token for each in deliveries[keep:]], RELEASE, None)
         return deliveries[:keep]
 
     # ---- settlements
@@ -294,7 +288,7 @@ class OutgoingLink(OutgoingDeliveries):
             return
         outcome = outcome_of(state, delivery) if state else None
         if outcome is not None:
-            receiver.settle(token, outcome, done)
+            receiver.settle((token,), outcome, None if done is None else alone(done))
         elif done is not None:
             done(BrokerError(Condition.NOT_IMPLEMENTED, f"Delivery state 0x{state:02x} is not supported here."))
 
@@ -302,7 +296,7 @@ class OutgoingLink(OutgoingDeliveries):
         """The client accepts deliveries: the broker completes them."""
         receiver = self._receiver or self._lingering
         if receiver is not None:
-            receiver.settle_run(run, COMPLETE, done)
+            receiver.settle(run, COMPLETE, done)
 
     def answered_late(self, token: bytes, state: int, delivery: Pointer) -> None:
         """The client may ask once more over `$management` [wire 5.8]."""

@@ -8,7 +8,7 @@ entities by address (`namespace.py`). `Entity` and `PartitionHandle` know each o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,7 +18,7 @@ from ...storage import StoreError
 from .. import service_errors
 from ..address import SubQueue
 from ..errors import BrokerError, Condition, UnknownOutcomeError
-from ..ids import partition_index_of_token, positions_by_partition
+from ..ids import positions_by_partition
 from ..message.bounds import STANDARD_BOUNDS, MessageBounds
 from ..message.message import Message, parse_sent, split_batch
 from ..model.descriptions import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription, entity_key
@@ -27,7 +27,6 @@ from ..partition.records import HOMES, PARTITION_SHIFT, SEQUENCE_NUMBER_MAX, Byt
 from ..partition.requests import (
     DeleteMessages,
     DeleteRows,
-    Done,
     GetExtent,
     ListNumbers,
     ListSessions,
@@ -37,7 +36,6 @@ from ..partition.requests import (
     Resubmit,
     RunDone,
     SendRun,
-    Settle,
     SettleRun,
 )
 from ..partition.state import forwarded_from
@@ -395,57 +393,30 @@ class Entity:
 
     # ---- sending
 
-    def send(self, data: bytes, *, batch: bool, done: Done, numbered: Numbered | None = None, by: str = "") -> None:
-        """Store one delivery; see `links.Sender.send`."""
-        try:
-            messages = self.parse(data, batch=batch)
-            index, keyed = self.route(messages)
-            if not keyed and self.needs_key:
-                raise service_errors.key_missing()
-        except BrokerError as error:
-            done(error)
-            return
-        positions = range(len(messages))
-        part = SendRun(messages, positions, lambda _, error: done(error), self._ended, True, numbered, by=by)
-        if not keyed and len(self.partitions) > 1:
-            part = replace(part, tried=index, left=len(self.partitions) - 1)
-        self._submit(part, index)
+    def send(
+        self,
+        run: Sequence[bytes],
+        done: RunDone,
+        by: str = "",
+        *,
+        whole: bool = False,
+        numbered: Numbered | None = None,
+    ) -> None:
+        """Store a run of deliveries of one message each, each on its own; with `whole` one batch, all of it or nothing.
 
-    def send_run(self, run: Sequence[bytes], done: RunDone, by: str = "") -> None:
-        """Store deliveries of one message each, each on its own; `done` gets their outcomes by position."""
-        positions, messages = self._parse_run(run, done)
-        if not messages:
+        `done(positions, error)` gets the outcomes by position in the run, once for each: None after the commit, or why
+        nothing of it is stored. `numbered` gets the sequence numbers of a batch or of a run of one before that, None
+        for dropped duplicates. `by` is the client.
+        """
+        if whole:
+            (batch,) = run
+            self._send_batch(batch, done, by, numbered)
             return
-        if len(self.partitions) == 1:
-            self._send_to(0, positions, messages, done, by)
-            return
-        duplicates = self.detects_duplicates
-        keys = [key_of(message, duplicate_detection=duplicates) for message in messages]
-        if keys.count(None) == len(keys):
-            self._send_unkeyed(positions, messages, done, by)
-        else:
-            groups: dict[int | None, tuple[list[int], list[Message]]] = {}
-            partition_of = self._router.handle
-            for position, message, key in zip(positions, messages, keys, strict=True):
-                index = None if key is None else partition_of(key)
-                group = groups.get(index)
-                if group is None:
-                    group = groups[index] = [], []
-                group[0].append(position)
-                group[1].append(message)
-            unkeyed = groups.pop(None, None)
-            for index, group in groups.items():
-                self._send_to(index or 0, *group, done, by)
-            if unkeyed is not None:
-                self._send_unkeyed(*unkeyed, done, by)
-
-    def _parse_run(self, run: Sequence[bytes], done: RunDone) -> tuple[list[int], list[Message]]:
-        """Return positions and messages of the deliveries that the entity takes; `done` gets the others."""
-        positions: list[int] = []
-        messages: list[Message] = []
         if self.description.status in SEND_REFUSED:
             done(range(len(run)), self.disabled())
-            return positions, messages
+            return
+        positions: list[int] = []
+        messages: list[Message] = []
         bounds, requires_session = self.bounds, self.requires_session
         for position, data in enumerate(run):
             try:
@@ -457,29 +428,47 @@ class Entity:
             else:
                 positions.append(position)
                 messages.append(message)
-        return positions, messages
+        if not messages:
+            return
+        if len(self.partitions) == 1:
+            self._submit_parts(0, positions, messages, done, by, numbered)
+            return
+        duplicates, partition_of = self.detects_duplicates, self._router.handle
+        groups: dict[int | None, tuple[list[int], list[Message]]] = {}
+        for position, message in zip(positions, messages, strict=True):
+            key = key_of(message, duplicate_detection=duplicates)
+            index = None if key is None else partition_of(key)
+            group = groups.get(index)
+            if group is None:
+                group = groups[index] = [], []
+            group[0].append(position)
+            group[1].append(message)
+        for index, group in groups.items():
+            if index is not None:
+                self._submit_parts(index, *group, done, by, numbered)
+            elif duplicates:  # the MessageId would be the key (P8)
+                done(group[0], service_errors.key_missing())
+            else:
+                self._deal(*group, done, by, numbered)
 
-    def _send_to(self, index: int, positions: list[int], messages: list[Message], done: RunDone, by: str) -> None:
-        """Send messages to the partition of their key, or to the only one."""
-        for part in self._parts(positions, messages):
-            self._submit(SendRun(*part, done, self._ended, by=by), index)
+    def _send_batch(self, batch: bytes, done: RunDone, by: str, numbered: Numbered | None) -> None:
+        """Store the messages of a batch in one partition (P12), all or none."""
+        try:
+            messages = self.parse(batch, batch=True)
+            index, keyed = self.route(messages)
+            if not keyed and self.needs_key:
+                raise service_errors.key_missing()
+        except BrokerError as error:
+            done((0,), error)
+            return
+        left = None if keyed else len(self.partitions) - 1
+        positions = range(len(messages))
+        part = SendRun(messages, positions, lambda _, error: done((0,), error), self._ended, True, numbered, by=by)
+        self._submit(replace(part, tried=index, left=left), index)
 
-    def _parts(
-        self, positions: list[int], messages: list[Message]
-    ) -> Iterator[tuple[Sequence[Message], Sequence[int]]]:
-        """Divide messages, so that a part with the copies of a topic is not much larger than a batch."""
-        size = len(messages) if self.routing is None else max(1, PART_COPIES_MAX // max(1, self.routing.copies_max))
-        for start in range(0, len(messages), size):
-            yield messages[start : start + size], positions[start : start + size]
-
-    def _send_unkeyed(self, positions: list[int], messages: list[Message], done: RunDone, by: str) -> None:
-        """Send messages without keys, or refuse them where the MessageId would be the key (P8)."""
-        if self.needs_key:
-            done(positions, service_errors.key_missing())
-        else:
-            self._deal(positions, messages, done, by)
-
-    def _deal(self, positions: list[int], messages: list[Message], done: RunDone, by: str) -> None:
+    def _deal(
+        self, positions: list[int], messages: list[Message], done: RunDone, by: str, numbered: Numbered | None
+    ) -> None:
         """Send messages without keys to the partitions in turn (P11), what one partition gets of them together."""
         groups: dict[int, tuple[list[int], list[Message]]] = {}
         start = 0
@@ -489,10 +478,39 @@ class Entity:
             group[0].extend(positions[start:stop])
             group[1].extend(messages[start:stop])
             start = stop
+        left = len(self.partitions) - 1
         for index, group in groups.items():
-            for part in self._parts(*group):
-                run = SendRun(*part, done, self._ended, tried=index, left=len(self.partitions) - 1, by=by)
-                self._submit(run, index)
+            self._submit_parts(index, *group, done, by, numbered, left)
+
+    def _submit_parts(
+        self,
+        index: int,
+        positions: list[int],
+        messages: list[Message],
+        done: RunDone,
+        by: str,
+        numbered: Numbered | None,
+        left: int | None = None,
+    ) -> None:
+        """Submit messages to a partition, divided so that a part with a topic's copies is little more than a batch.
+
+        `left` other partitions may take a part that this one refuses; None if a key has chosen this one.
+        """
+        routing = self.routing
+        size = len(messages) if routing is None else max(1, PART_COPIES_MAX // max(1, routing.copies_max))
+        for start in range(0, len(messages), size):
+            stop = start + size
+            part = SendRun(
+                messages[start:stop],
+                positions[start:stop],
+                done,
+                self._ended,
+                numbered=numbered,
+                tried=index,
+                left=left,
+                by=by,
+            )
+            self._submit(part, index)
 
     def _submit(self, part: SendRun, index: int) -> None:
         if part.left is not None:
@@ -537,26 +555,20 @@ class Entity:
 
     # ---- receiving
 
-    def settle_run(
+    def settle(
         self, run: Sequence[bytes], outcome: Outcome, done: RunDone | None, sub_queue: SubQueue = SubQueue.ACTIVE
     ) -> None:
-        """End the locks of a run of tokens with `outcome`, each on its own; `done` gets the results by position."""
+        """End the locks of a run of tokens with `outcome`, each on its own; `done` gets the results by position.
+
+        The lock of a foreign token is lost.
+        """
         groups = positions_by_partition(run)
         for index, positions in groups.items():
-            if index >= len(self.partitions):
-                if done is not None:
-                    done(positions, service_errors.lock_lost())
-                continue
-            tokens = run if len(groups) == 1 else [run[position] for position in positions]
-            self.partitions[index].submit(SettleRun(tokens, positions, outcome, done, sub_queue))
-
-    def settle(self, token: bytes, outcome: Outcome, done: Done | None, sub_queue: SubQueue = SubQueue.ACTIVE) -> None:
-        """End the lock `token` with `outcome`; a foreign token is a lost lock."""
-        index = partition_index_of_token(token)
-        if index < len(self.partitions):
-            self.partitions[index].submit(Settle(token, outcome, done, sub_queue))
-        elif done is not None:
-            done(service_errors.lock_lost())
+            if index < len(self.partitions):
+                tokens = run if len(groups) == 1 else [run[position] for position in positions]
+                self.partitions[index].submit(SettleRun(tokens, positions, outcome, done, sub_queue))
+            elif done is not None:
+                done(positions, service_errors.lock_lost())
 
     async def peek(
         self, sub_queue: SubQueue, first: int, count: int, bytes_max: int, session_id: str | None

@@ -19,7 +19,6 @@ from ..outcomes import Outcome, Release
 from ..partition.records import Record
 from ..partition.requests import (
     AcceptSession,
-    Done,
     LockMessages,
     Receive,
     ReceiveFromSession,
@@ -61,32 +60,26 @@ class Sender:
         self._detached = detached
         entity.attached.add(detached)
 
-    def send(self, data: bytes, *, batch: bool, done: Done) -> None:
-        """Store one delivery: `data` is the whole payload, an envelope of messages when `batch`.
+    def send(self, run: Sequence[bytes], done: RunDone, *, whole: bool = False) -> None:
+        """Store a run of deliveries of one message each, each on its own; with `whole` one batch, all of it or nothing.
 
-        `done(None)` comes after the commit; `done(BrokerError)` says why nothing was stored.
+        `done(positions, None)` comes after the commit; `done(positions, BrokerError)` says why nothing of these is
+        stored.
         """
-        error = self.size_refusal(data, batch=batch)
-        if error is not None:
-            done(error)
-        else:
-            self.entity.send(data, batch=batch, done=done, by=self._client)
-
-    def send_run(self, run: Sequence[bytes], done: RunDone) -> None:
-        """Store deliveries of one message each, each on its own; `done(positions, error or None)` as for `send`."""
-        size_bytes_max = self.message_bytes_max
-        if max(map(len, run)) <= size_bytes_max:
-            self.entity.send_run(run, done, self._client)
+        bytes_max = self.batch_bytes_max if whole else self.message_bytes_max
+        if max(map(len, run)) <= bytes_max:
+            self.entity.send(run, done, self._client, whole=whole)
             return
-        positions = [position for position, data in enumerate(run) if len(data) <= size_bytes_max]
+        positions: list[int] = []
         for position, data in enumerate(run):
-            error = self.size_refusal(data, batch=False)
-            if error is not None:
-                done((position,), error)
+            if len(data) <= bytes_max:
+                positions.append(position)
+            else:
+                done((position,), service_errors.too_large(len(data), bytes_max))
         if positions:
             fitting = [run[position] for position in positions]
             ended: RunDone = lambda found, error: done([positions[each] for each in found], error)  # noqa: E731
-            self.entity.send_run(fitting, ended, self._client)
+            self.entity.send(fitting, ended, self._client)
 
     def size_refusal(self, data: bytes, *, batch: bool) -> BrokerError | None:
         """Return the error for a delivery over the limit, or None."""
@@ -131,8 +124,7 @@ class Receiver:
         def give_back(_: int, deliveries: Sequence[Delivery]) -> None:
             # In receive-and-delete mode they are removed.
             if mode is ReceiveMode.PEEK_LOCK:
-                for delivery in deliveries:
-                    entity.settle(delivery.token, Release(), None, sub_queue)
+                entity.settle([delivery.token for delivery in deliveries], Release(), None, sub_queue)
 
         self._demand = Demand(take, deliver, give_back)
         entity.attached.add(detached)
@@ -157,13 +149,9 @@ class Receiver:
         """Deliver available messages within the credit, then set the credit to 0 and call `drained()`."""
         self._dispatcher.drain(self._demand, drained)
 
-    def settle(self, token: bytes, outcome: Outcome, done: Done | None) -> None:
-        """End the lock `token` with `outcome`; `done(error or None)` follows the commit."""
-        self.entity.settle(token, outcome, done, self._sub_queue)
-
-    def settle_run(self, run: Sequence[bytes], outcome: Outcome, done: RunDone | None) -> None:
+    def settle(self, run: Sequence[bytes], outcome: Outcome, done: RunDone | None) -> None:
         """End the locks of a run of tokens with `outcome`, each on its own; `done(positions, error or None)`."""
-        self.entity.settle_run(run, outcome, done, self._sub_queue)
+        self.entity.settle(run, outcome, done, self._sub_queue)
 
     def close(self) -> None:
         """Close the receiver; its locks stay until they expire [wire 5.8]."""
@@ -244,13 +232,9 @@ class SessionReceiver:
         found: list[Delivery] = await self._handle.request(ask)
         return found
 
-    def settle(self, token: bytes, outcome: Outcome, done: Done | None) -> None:
-        """End the lock `token` with `outcome`; `done(error or None)` follows the commit."""
-        self.entity.settle(token, outcome, done)
-
-    def settle_run(self, run: Sequence[bytes], outcome: Outcome, done: RunDone | None) -> None:
+    def settle(self, run: Sequence[bytes], outcome: Outcome, done: RunDone | None) -> None:
         """End the locks of a run of tokens with `outcome`, each on its own; `done(positions, error or None)`."""
-        self.entity.settle_run(run, outcome, done)
+        self.entity.settle(run, outcome, done)
 
     def close(self) -> None:
         """Close the receiver; the session is free at once, and no delivery count rises [wire 6.4]."""

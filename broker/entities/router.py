@@ -6,7 +6,7 @@ Knows keys, partition counts, and which stores are available. Does not know what
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from .. import service_errors
 from ..identity import folded
@@ -104,8 +104,9 @@ class Dealer:
         self._next = (index + 1) % count
         return index
 
-    def deal(self, count: int) -> Iterator[tuple[int, int]]:
-        """Deal `count` messages: yields (partition index, how many)."""
+    def deal(self, count: int) -> list[tuple[int, int]]:
+        """Deal `count` messages: return (partition index, how many) in their order."""
+        parts: list[tuple[int, int]] = []
         in_flight, end = self._in_flight, self._in_flight + count
         while in_flight < end:
             if in_flight <= BACKLOG_MESSAGES:
@@ -114,8 +115,9 @@ class Dealer:
                 index = self._part_for_backlog(in_flight)
                 taken = min(end - in_flight, self._part_left)
                 self._part_left -= taken
-            yield index, taken
+            parts.append((index, taken))
             in_flight += taken
+        return parts
 
     def count_in_flight(self, by: int) -> None:
         """Count messages that are on their way to a partition; negative once they have an outcome."""

@@ -26,6 +26,11 @@ RunDone = Callable[[Sequence[int], BrokerError | None], None]
 """Gets the outcome of deliveries or dispositions of a run, by their positions in it; once for each position."""
 
 
+def alone(done: Done) -> RunDone:
+    """Return what passes the outcome of a run of one to `done`."""
+    return lambda _, error: done(error)
+
+
 class Request(Protocol):
     """A request to a partition: one of the classes below that a partition has a handler for."""
 

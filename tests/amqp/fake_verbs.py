@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from emubus.broker.api import Delivery, Extent, Outcome, ReceiveMode, RunDone, SharedLock, TransactionRef
@@ -47,14 +46,10 @@ class FakeSessionConsumer:
         self.credit = 0
         drained()
 
-    def settle(self, token: bytes, outcome: Outcome, done: Done | None) -> None:
-        self.settled.append((token, outcome))
+    def settle(self, run: Sequence[bytes], outcome: Outcome, done: RunDone | None) -> None:
+        self.settled += [(token, outcome) for token in run]
         if done is not None:
-            done(None)
-
-    def settle_run(self, run: Sequence[bytes], outcome: Outcome, done: RunDone | None) -> None:
-        for position, each in enumerate(run):
-            self.settle(each, outcome, None if done is None else partial(done, (position,)))
+            done(range(len(run)), None)
 
     def close(self) -> None:
         self.closed = True

@@ -86,14 +86,11 @@ class FakeSender:
         self.batch_bytes_max = queue.message_bytes_max
         self.closed = False
 
-    def send(self, data: bytes, *, batch: bool, done: Done) -> None:
-        if self.queue.error is None:
-            self.queue.sent.append((data, batch))
-        self.queue.answer(done)
-
-    def send_run(self, run: Sequence[bytes], done: RunDone) -> None:
+    def send(self, run: Sequence[bytes], done: RunDone, *, whole: bool = False) -> None:
         for position, data in enumerate(run):
-            self.send(data, batch=False, done=partial(done, (position,)))
+            if self.queue.error is None:
+                self.queue.sent.append((data, whole))
+            self.queue.answer(partial(done, (position,)))
 
     def size_refusal(self, data: bytes, *, batch: bool) -> BrokerError | None:
         limit = self.batch_bytes_max if batch else self.message_bytes_max
@@ -138,7 +135,11 @@ class FakeConsumer:
         self.credit = 0
         drained()
 
-    def settle(self, token: bytes, outcome: Outcome, done: Done | None) -> None:
+    def settle(self, run: Sequence[bytes], outcome: Outcome, done: RunDone | None) -> None:
+        for position, each in enumerate(run):
+            self._settle(each, outcome, None if done is None else partial(done, (position,)))
+
+    def _settle(self, token: bytes, outcome: Outcome, done: Done | None) -> None:
         payload = self.queue.locked.pop(token, None)
         if payload is None:
             if done is not None:
@@ -148,10 +149,6 @@ class FakeConsumer:
         if isinstance(outcome, Abandon | Release):
             self.queue.ready.appendleft(payload)
         self.queue.answer(done)
-
-    def settle_run(self, run: Sequence[bytes], outcome: Outcome, done: RunDone | None) -> None:
-        for position, each in enumerate(run):
-            self.settle(each, outcome, None if done is None else partial(done, (position,)))
 
     def close(self) -> None:
         self.closed = True

@@ -248,10 +248,10 @@ async def test_settlements_that_are_under_way_when_the_session_is_lost_are_still
     consumer.deliver([Delivery(token(1), b"m", 1)])
     await wire.turn()
     waiting: list[Any] = []
-    consumer.settle = lambda token, outcome, done: waiting.append(done)  # type: ignore[method-assign]
+    consumer.settle = lambda run, outcome, done: waiting.append(done)  # type: ignore[method-assign]
     wire.dispose(accepted, 0)
     consumer.detached(LOST)
-    waiting.pop()(LOST)
+    waiting.pop()((0,), LOST)
     frames = await wire.turn()
     assert sorted(each.code for each in frames) == [DISPOSITION, DETACH]
     (confirmation,) = [each for each in frames if each.code == DISPOSITION]

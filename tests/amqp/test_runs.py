@@ -139,13 +139,13 @@ async def test_dispositions_of_one_read_reach_the_broker_as_one_run(
     both: Together, settled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lengths: list[int] = []
-    settle_run = Receiver.settle_run
+    settle = Receiver.settle
 
     def counted(receiver: Receiver, run: Sequence[bytes], outcome: Outcome, done: RunDone | None) -> None:
         lengths.append(len(run))
-        settle_run(receiver, run, outcome, done)
+        settle(receiver, run, outcome, done)
 
-    monkeypatch.setattr(Receiver, "settle_run", counted)
+    monkeypatch.setattr(Receiver, "settle", counted)
     await both.send(*(message(str(number)) for number in range(4)))
     ids = [each.get(1) for each in await received(both, 4)]
     both.wire.write(b"".join(frame(0, DISPOSITION, [True, Uint(each), None, settled, accepted]) for each in ids))

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import pytest
 
-from emubus.broker.api import TABLES, Delivery, Matches, Observer, Outcome, ReceiveMode
+from emubus.broker.api import TABLES, Delivery, Matches, Observer, Outcome, ReceiveMode, alone
 from emubus.broker.api import Receiver as BrokerReceiver
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
@@ -114,7 +114,7 @@ async def loop_turns(count: int = 1) -> None:
 async def send(broker: Broker, address: str, data: bytes, *, batch: bool = False) -> None:
     """Send one delivery; raises the BrokerError that it was refused with."""
     answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
-    broker.open_sender(address, detached=print).send(data, batch=batch, done=answer.set_result)
+    broker.open_sender(address, detached=print).send([data], alone(answer.set_result), whole=batch)
     error = await asyncio.wait_for(answer, WAIT_S)
     if error is not None:
         raise error
@@ -162,7 +162,7 @@ class Receiver:
     async def settle(self, delivery: Delivery, outcome: Outcome) -> BrokerError | None:
         """Settle and wait for the confirmation."""
         answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
-        self.consumer.settle(delivery.token, outcome, answer.set_result)
+        self.consumer.settle([delivery.token], outcome, alone(answer.set_result))
         return await asyncio.wait_for(answer, WAIT_S)
 
 

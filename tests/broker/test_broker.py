@@ -119,7 +119,7 @@ async def test_p08_a_message_without_a_key_is_refused_where_its_id_would_be_the_
                     if len(answers) == len(messages):
                         over.set_result(None)
 
-                broker.open_sender(path, detached=print).send_run(messages, done)
+                broker.open_sender(path, detached=print).send(messages, done)
                 await asyncio.wait_for(over, 60)
             else:
                 is_batch = way == "batch"

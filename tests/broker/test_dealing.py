@@ -55,7 +55,7 @@ class Dealt:
         self._all_done.clear()
         self._run_begins = len(self.indexes)
         self.indexes += [UNKNOWN] * count
-        self.sender.send_run([MESSAGE] * count, self._done)
+        self.sender.send([MESSAGE] * count, self._done)
         assert UNKNOWN not in self.indexes[self._run_begins :]
 
     async def stored(self) -> None:

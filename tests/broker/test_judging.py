@@ -175,7 +175,7 @@ async def as_run(broker: Broker, path: str, messages: Sequence[bytes]) -> None:
         if len(answers) == len(messages):
             over.set_result(None)
 
-    broker.open_sender(path, detached=print).send_run(messages, done)
+    broker.open_sender(path, detached=print).send(messages, done)
     await asyncio.wait_for(over, WAIT_S)
     refused = [error for error in answers.values() if error is not None]
     assert len(refused) == 1

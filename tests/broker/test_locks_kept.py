@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from emubus.broker.api import TABLES, Abandon, Complete, Delivery, Outage, OutageKind, ReceiveMode, SessionReceiver
+from emubus.broker.api import (
+    TABLES,
+    Abandon,
+    Complete,
+    Delivery,
+    Outage,
+    OutageKind,
+    ReceiveMode,
+    SessionReceiver,
+    alone,
+)
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
@@ -65,7 +75,7 @@ class Holder:
     async def settle(self, delivery: Delivery) -> BrokerError | None:
         answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
         assert self.consumer is not None
-        self.consumer.settle(delivery.token, Complete(), answer.set_result)
+        self.consumer.settle([delivery.token], Complete(), alone(answer.set_result))
         return await asyncio.wait_for(answer, WAIT_S)
 
 

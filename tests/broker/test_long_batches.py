@@ -6,6 +6,7 @@ from itertools import count
 
 import pytest
 
+from emubus.broker.api import alone
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError
 from emubus.broker.message.message import parse_message
@@ -40,10 +41,10 @@ async def test_requests_for_others_come_before_the_rest_of_a_long_batch(is_slow:
             assert error is None
             order.append("busy")
             if len(order) == 1:
-                other.send(encoded(), batch=False, done=lambda error: order.append(f"other {error}"))
+                other.send([encoded()], alone(lambda error: order.append(f"other {error}")))
 
         for _ in range(SENDS):
-            busy.send(encoded(), batch=False, done=done)
+            busy.send([encoded()], alone(done))
         for _ in range(1_000):
             await loop_turns(1)
         assert sorted(order) == [*["busy"] * SENDS, "other None"]
@@ -54,7 +55,7 @@ async def test_requests_for_others_come_before_the_rest_of_a_long_batch(is_slow:
 async def test_a_peek_that_finds_few_of_many_goes_on_in_further_requests() -> None:
     broker = open_broker(QueueDescription("q"))
     run = [encoded(session_id="few" if not number % 700 else "many", message_id=f"{number}") for number in range(2_200)]
-    broker.open_sender("q", detached=print).send_run(run, lambda _, error: None)
+    broker.open_sender("q", detached=print).send(run, lambda _, error: None)
     for _ in range(100):
         await loop_turns(1)
     looked: list[int] = []

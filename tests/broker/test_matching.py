@@ -67,7 +67,7 @@ class Sends:
                 self.errors.append(error)
             self.accepted += [first + position for position in positions]
 
-        self._sender.send_run(run, done)
+        self._sender.send(run, done)
 
     async def all(self) -> None:
         for _ in range(10_000):

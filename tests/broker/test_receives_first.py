@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from emubus.broker.api import Abandon, Complete
+from emubus.broker.api import Abandon, Complete, alone
 from emubus.broker.message.message import parse_message
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.partition.requests import ExpireLocks, Receive, ReceiveFromSession, Request, SettleRun
@@ -37,7 +37,7 @@ async def test_a_message_goes_out_before_the_one_that_was_completed_is_deleted()
     (first,) = await receiver.receive(1)
     receivers.append(receiver)
     settled: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-    receiver.consumer.settle(first.token, Complete(), settled.set_result)
+    receiver.consumer.settle([first.token], Complete(), alone(settled.set_result))
     receiver.consumer.set_credit(1)
     assert await asyncio.wait_for(settled, 10) is None
     assert out_at_commit == [[first.sequence_number + 1]]
@@ -49,7 +49,7 @@ async def test_an_abandoned_message_is_received_again_before_the_next_one() -> N
         await send(broker, "q", encoded(body))
     receiver = Receiver(broker, "q")
     (first,) = await receiver.receive(1)
-    receiver.consumer.settle(first.token, Abandon(), nothing)
+    receiver.consumer.settle([first.token], Abandon(), alone(nothing))
     (again,) = await receiver.receive(1)
     assert again.sequence_number == first.sequence_number
 

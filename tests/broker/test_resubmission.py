@@ -9,7 +9,7 @@ import pytest
 
 from emubus.broker.address import SubQueue
 from emubus.broker.admin.overview import Overview
-from emubus.broker.api import Complete, DeadLetter, Defer, Home, Outage, OutageKind, ReceiveMode
+from emubus.broker.api import Complete, DeadLetter, Defer, Home, Outage, OutageKind, ReceiveMode, alone
 from emubus.broker.broker import Broker
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.message.builder import NewMessage
@@ -169,7 +169,7 @@ async def test_a_sender_can_ask_for_the_sequence_numbers() -> None:
     async def placed(path: str, data: bytes) -> list[int | None]:
         numbers: list[int | None] = []
         answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
-        broker.find(path)[0].send(data, batch=False, done=answer.set_result, numbered=numbers.extend)
+        broker.find(path)[0].send([data], alone(answer.set_result), numbered=numbers.extend)
         assert await asyncio.wait_for(answer, WAIT_S) is None
         return numbers
 

@@ -18,6 +18,7 @@ from emubus.broker.api import (
     ReceiveMode,
     SessionAccept,
     SessionReceiver,
+    alone,
 )
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
@@ -101,7 +102,7 @@ class Holder:
 
     async def settle(self, delivery: Delivery, outcome: Outcome) -> BrokerError | None:
         answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
-        (await self.accepted()).settle(delivery.token, outcome, answer.set_result)
+        (await self.accepted()).settle([delivery.token], outcome, alone(answer.set_result))
         return await asyncio.wait_for(answer, WAIT_S)
 
 

@@ -176,7 +176,7 @@ async def take_session(broker: Broker, path: str, name: str) -> None:
     receiver.drain(lambda: drained.set_result(None))
     await asyncio.wait_for(drained, WAIT_S)
     for delivery in got:
-        receiver.settle(delivery.token, DeadLetter("reason", "text"), None)
+        receiver.settle([delivery.token], DeadLetter("reason", "text"), None)
     receiver.close()
 
 

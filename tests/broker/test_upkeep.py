@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from emubus.broker.admin.folder_view import CATALOG_FOLDER, STORE_FOLDER
-from emubus.broker.api import TABLES, Complete, Home, Outage, OutageKind, ReceiveMode, SessionReceiver
+from emubus.broker.api import TABLES, Complete, Home, Outage, OutageKind, ReceiveMode, SessionReceiver, alone
 from emubus.broker.broker import Broker
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.catalog import CATALOG_TABLES, CATALOG_UPGRADES, Catalog
@@ -50,7 +50,7 @@ async def test_what_was_under_way_to_an_emptied_entity_is_refused_and_its_number
     sender = broker.open_sender("plain", detached=detached.append)
     done: list[BrokerError | None] = []
     for _ in range(5):
-        sender.send(encoded("x"), batch=False, done=done.append)
+        sender.send([encoded("x")], alone(done.append))
     assert broker.maintenance.purge("plain") == 5  # the others are in the inbox still
     assert [error.condition for error in detached] == [Condition.DETACH_FORCED]
     await send(broker, "plain", encoded("y"))
@@ -180,7 +180,7 @@ async def test_while_stores_are_exchanged_clients_are_asked_to_come_again(tmp_pa
     await broker.give_up_stores(BrokerError(Condition.DETACH_FORCED, "later"), soon)
     assert [error.description for error in detached] == ["later"]
     answers: list[BrokerError | None] = []
-    sender.send(encoded("y"), batch=False, done=answers.append)
+    sender.send([encoded("y")], alone(answers.append))
     await loop_turns(2)
     assert [error and error.condition for error in answers] == [Condition.SERVER_BUSY]
     for verb in (
@@ -252,7 +252,7 @@ async def test_links_hear_of_a_deletion_that_there_is_nothing_and_else_that_they
     await work(broker, tmp_path / "copy")
     assert heard == {who: [condition] for who in ("sender", "consumer", "dead", "waiting", "holder")}
     late: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
-    sender.send(encoded("late"), batch=False, done=late.set_result)
+    sender.send([encoded("late")], alone(late.set_result))
     error = await asyncio.wait_for(late, WAIT_S)
     assert error is not None
     assert error.condition is (Condition.SERVER_BUSY if deed == "restore" else condition)

@@ -45,7 +45,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with EmubusServer([QueueDescription("q")], data_dir=data) as server:
 
         def put() -> None:
-            server.server.broker.open_sender("q", detached=print).send(encoded(), batch=False, done=print)
+            server.server.broker.open_sender("q", detached=print).send([encoded()], print)
 
         server.call(put)
         server.create(QueueDescription("later"))

@@ -73,7 +73,7 @@ async def moved(clock: Clock, ms: int) -> None:
 
 async def test_a_message_is_followed_from_its_sender_to_its_completion(broker: Broker, story: Story) -> None:
     sender = broker.open_sender("q", detached=print, client="shop 1.2")
-    sender.send_run([encoded(id="a"), encoded(id="b")], print)
+    sender.send([encoded(id="a"), encoded(id="b")], print)
     receiver = Receiver(broker, "q")
     for each in await receiver.receive(2):
         await receiver.settle(each, Complete())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from emubus.broker.admin.overview import Overview
-from emubus.broker.api import DeadLetter, Delivery, ReceiveMode, SessionReceiver
+from emubus.broker.api import DeadLetter, Delivery, ReceiveMode, SessionReceiver, alone
 from emubus.broker.errors import BrokerError
 from emubus.broker.message.builder import NewMessage
 from emubus.testing import EmubusServer
@@ -21,7 +21,7 @@ def send(server: EmubusServer, path: str, *messages: NewMessage) -> None:
         sender = server.server.broker.open_sender(path, detached=lambda _: None)
         for message in messages:
             answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
-            sender.send(message.encoded(), batch=False, done=answer.set_result)
+            sender.send([message.encoded()], alone(answer.set_result))
             error = await asyncio.wait_for(answer, WAIT_S)
             if error is not None:
                 raise error
@@ -53,7 +53,7 @@ def lock(server: EmubusServer, path: str, count: int, *, reason: str | None = No
         for delivery in got if reason is not None else ():
             answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
             outcome = DeadLetter(reason, f"because of {reason}", {})
-            consumer.settle(delivery.token, outcome, answer.set_result)
+            consumer.settle([delivery.token], outcome, alone(answer.set_result))
             assert await asyncio.wait_for(answer, WAIT_S) is None
         return [each.sequence_number for each in got]
 

@@ -207,7 +207,7 @@ class PlanRun:
             if not left and not ended.done():
                 ended.set_result(None)
 
-        self.entity.settle_run([each.token for each in locked.values()], outcome, done, self._plan.sub_queue)
+        self.entity.settle([each.token for each in locked.values()], outcome, done, self._plan.sub_queue)
         await ended
         return failures
 

@@ -81,7 +81,7 @@ class PendingReceive:
         """Give the message back, without counting a delivery."""
         delivery, self._delivery = self._delivery, None
         if delivery is not None:
-            self._entity.settle(delivery.token, RELEASE, None)
+            self._entity.settle([delivery.token], RELEASE, None)
 
     async def complete(self, delivery: Delivery) -> bool:
         """Delete the message; False if its lock expired before that: it will be delivered again."""
@@ -105,7 +105,7 @@ class PendingReceive:
     def _deliver(self, deliveries: Sequence[Delivery]) -> None:
         for delivery in deliveries:
             if self._answer.done():
-                self._entity.settle(delivery.token, RELEASE, None)
+                self._entity.settle([delivery.token], RELEASE, None)
             else:
                 self._delivery = delivery
                 self._answer.set_result(delivery)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final
 from urllib.parse import unquote
@@ -81,7 +81,12 @@ class Rest:
         stored: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
         try:
             data, is_batch = await encoded_in(request, sender, self._services.clock.now_ms())
-            sender.send(data, batch=is_batch, done=lambda error: None if stored.done() else stored.set_result(error))
+
+            def done(_: Sequence[int], error: BrokerError | None) -> None:
+                if not stored.done():
+                    stored.set_result(error)
+
+            sender.send([data], done, whole=is_batch)
             error = await stored
         finally:
             sender.close()

@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from emubus.broker.api import Abandon, Complete, DeadLetter, Defer, Delivery, OutageKind, Outcome, ReceiveMode, Release
+from emubus.broker.api import (
+    Abandon,
+    Complete,
+    DeadLetter,
+    Defer,
+    Delivery,
+    OutageKind,
+    Outcome,
+    ReceiveMode,
+    Release,
+    alone,
+)
 from emubus.broker.errors import BrokerError, Condition, UnknownOutcomeError
 from emubus.broker.message.builder import NewMessage, envelope
 from emubus.broker.message.message import parse_message
@@ -156,7 +167,7 @@ class Run:
         answer = Answer()
         try:
             sender = self.world.broker.open_sender(command.to, detached=lambda _: None)
-            sender.send(data, batch=command.batch, done=answer.give)
+            sender.send([data], alone(answer.give), whole=command.batch)
             sender.close()
         except BrokerError as error:
             answer.give(error)
@@ -428,7 +439,7 @@ class Run:
         is_locked = is_there and item.lock_until > self.model.now and item.token == held.token
         make, _ = OUTCOMES[command.outcome]
         answer = Answer()
-        entity.settle(held.token, make(), answer.give)
+        entity.settle([held.token], make(), alone(answer.give))
         self._pending.append(
             Pending(answer, lambda answer: self.judge_settle(command, item, answer, is_locked=is_locked))
         )

@@ -23,7 +23,7 @@ from typing import Final
 
 from proton import symbol
 
-from emubus.broker.api import Sender
+from emubus.broker.api import Sender, alone
 from emubus.broker.errors import BrokerError
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.outcomes import Complete
@@ -130,14 +130,14 @@ class Load:
         (message_id,) = ids = self._ids(1)
         key = self._chance.choice(self._free_keys())
         done = self._asked("send", key, ids=ids, queue=queue)
-        self._senders[queue].send(_encoded(message_id, key, more), batch=False, done=done)
+        self._senders[queue].send([_encoded(message_id, key, more)], alone(done))
 
     async def _send_batch(self, queue: str) -> None:
         ids, key = self._ids(self._chance.randint(2, 4)), self._chance.choice(self._free_keys())
         parts = [_encoded(each, key) for each in ids]
         data = b"".join(b"\x00\x53\x75\xb0" + len(part).to_bytes(4, "big") + part for part in parts)
         done = self._asked("send", key, ids=ids, queue=queue)
-        self._senders[queue].send(data, batch=True, done=done)
+        self._senders[queue].send([data], alone(done), whole=True)
 
     async def _complete(self, queue: str) -> None:
         """Receive some and complete most, beside the other steps: one store may be slow."""
@@ -150,7 +150,7 @@ class Load:
             message_id = delivery.payload.rpartition(b"</")[2].partition(b">")[0].decode()
             note({"got": message_id, "number": delivery.sequence_number, "queue": queue})
             if self._chance.random() < 0.9:
-                receiver.consumer.settle(delivery.token, Complete(), self._asked("complete", ids=[message_id]))
+                receiver.consumer.settle([delivery.token], Complete(), alone(self._asked("complete", ids=[message_id])))
 
     async def _purge(self, queue: str) -> None:
         self._try("purge", lambda: self._broker.maintenance.purge(queue), queue=queue)

@@ -11,6 +11,7 @@ import lmdb
 from proton import symbol
 
 from emubus.broker.admin.folder_view import JOURNAL_PREFIX, part_names
+from emubus.broker.api import alone
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.config import Config, load_config
 from emubus.server import Server
@@ -37,7 +38,7 @@ async def put(server: Server, count: int) -> None:
         for number in range(first, min(first + AT_A_TIME, count)):
             message = encoded(annotations={symbol("x-opt-partition-key"): f"key {number}"})
             answer: asyncio.Future[Any] = loop.create_future()
-            sender.send(message, batch=False, done=answer.set_result)
+            sender.send([message], alone(answer.set_result))
             answers.append(answer)
         await asyncio.gather(*answers)
 
