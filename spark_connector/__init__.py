@@ -15,11 +15,10 @@ How it works:
 * `wire` is a Service Bus AMQP client written for this purpose: a blocking client spends more time on one message than
   Spark spends on a thousand. `codec` converts encoded messages to Arrow columns and back, without objects in between.
 
-Folders: `dialing` (streams and credentials), `wire` (connections), `codec` (bytes and columns), `entities` (several in
-one query), `source`, `sink`, `monitoring` (progress reports), `pipelines` (programs), `autoregister` (installed as
-`pyspark_servicebus`). Files:
-`datasource` (Spark's entry point), `option_table` and `options`, `schema`, `position`, `lag`, `durations`, `errors`,
-`conditions`, `timing`, `worker`, `registration`.
+Floors, from the ground up: `errors`, `timing`, `position`, `choice`, `conditions`; `dialing` (streams and credentials)
+and `wire` (connections); `codec` (bytes and columns); `option_table`, `options` and `schema`; `source` and `sink`; on
+top `datasource` (Spark's entry point), `registration`, `lag` and `progress` (reports), `pipelines` (programs).
+`autoregister` is installed as `pyspark_servicebus`. tests/test_architecture.py holds who may import whom.
 
 The connector imports nothing of the broker and works with any Service Bus. Names are imported at their first use, so
 this package can be imported where Spark is not installed.
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from .datasource import ServiceBusDataSource
     from .errors import Code, ConnectorError
     from .lag import LagListener, servicebus_lag, servicebus_unavailable
-    from .monitoring.progress import ProgressListener, QueryProgress, observed, servicebus_progress
+    from .progress import ProgressListener, QueryProgress, observed, servicebus_progress
     from .registration import register
 
 __all__ = [
@@ -55,13 +54,13 @@ _HOMES = {
     "Code": ".errors",
     "ConnectorError": ".errors",
     "LagListener": ".lag",
-    "ProgressListener": ".monitoring.progress",
-    "QueryProgress": ".monitoring.progress",
+    "ProgressListener": ".progress",
+    "QueryProgress": ".progress",
     "ServiceBusDataSource": ".datasource",
-    "observed": ".monitoring.progress",
+    "observed": ".progress",
     "register": ".registration",
     "servicebus_lag": ".lag",
-    "servicebus_progress": ".monitoring.progress",
+    "servicebus_progress": ".progress",
     "servicebus_unavailable": ".lag",
 }
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from .entities.offsets import KEY
+from .source.several.offsets import KEY
 
 FIRST: Final = 1  # the first message of a partition has this number
 

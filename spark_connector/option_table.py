@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import Flag, auto
 from typing import Any, Generic, Literal, TypeVar
 
+from .choice import EntityPattern, parse_pattern
 from .durations import parse_duration, show_duration
-from .entities.choice import EntityPattern, parse_pattern
 from .position import PARTITION_ID_MAX, Earliest, Latest, Position, parse_position
 
 T = TypeVar("T")

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from . import option_table as table
+from .choice import EntityChoice
 from .dialing.connection_string import ConnectionString, parse_connection_string
 from .dialing.credentials import ClientSecret, Credential, SasKey, SasToken, TokenProvider
 from .dialing.endpoint import AMQPS_PORT, HTTPS_PORT, Endpoint, default_port
-from .entities.choice import EntityChoice
 from .errors import Code, ConnectorError
 from .option_table import CONTEXT_NAMES, OPTIONS, Context, MessageIdPolicy, Mode, Option, PropertiesFormat
 from .position import AtNumber, AtNumbers, AtTime, Earliest, Latest, Position

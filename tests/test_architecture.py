@@ -14,10 +14,30 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("amqp", "broker", "codec", "conditions", "emubus", "spark_connector", "storage", "story", "telemetry", "web")
 GROUND = "broker"  # the files of broker/ itself, but for the two of its facade
 FACADE = "broker/facade"
-FACADE_FILES = {"broker/broker.py", "broker/api.py"}
 WEB = "web"  # the files of web/ itself, but for those that compose the application
 WEB_SERVER = "web/server"
-WEB_SERVER_FILES = {"web/server.py", "web/lazy_server.py", "web/metrics.py"}
+SPARK = "spark_connector"  # the files that all its rooms may know: errors, clocks, positions
+SPARK_OPTIONS = "spark_connector/options"
+SPARK_PLANNERS = "spark_connector/source"
+SPARK_READERS = "spark_connector/source/readers"
+SPARK_FACADE = "spark_connector/facade"
+ROOM_BY_FILE = {  # files that are another room than their folder's
+    "broker/broker.py": FACADE,
+    "broker/api.py": FACADE,
+    "web/server.py": WEB_SERVER,
+    "web/lazy_server.py": WEB_SERVER,
+    "web/metrics.py": WEB_SERVER,
+    "spark_connector/option_table.py": SPARK_OPTIONS,
+    "spark_connector/options.py": SPARK_OPTIONS,
+    "spark_connector/schema.py": SPARK_OPTIONS,
+    "spark_connector/source/batch.py": SPARK_READERS,
+    "spark_connector/source/stream.py": SPARK_READERS,
+    "spark_connector/__init__.py": SPARK_FACADE,
+    "spark_connector/datasource.py": SPARK_FACADE,
+    "spark_connector/registration.py": SPARK_FACADE,
+    "spark_connector/lag.py": SPARK_FACADE,
+    "spark_connector/progress.py": SPARK_FACADE,
+}
 ADAPTER_SEES = {
     *(GROUND, FACADE, "broker/admin", "broker/message", "broker/model", "broker/rules", "codec"),
     *("conditions", "conditions/behaviours", "story"),
@@ -63,9 +83,21 @@ MAY_IMPORT: dict[str, set[str]] = {  # room: what it may import besides itself
         *(WEB, "web/atom", "web/control", "web/messages", "web/page", "web/rest", "web/transport", "telemetry"),
         *ADAPTER_SEES,
     },
-    "spark_connector": {"codec"},
+    SPARK: set(),
+    "spark_connector/autoregister": {SPARK_FACADE},
+    "spark_connector/codec": {SPARK, "codec"},
+    "spark_connector/dialing": {SPARK},
+    "spark_connector/wire": {SPARK, "spark_connector/dialing", "codec"},
+    SPARK_OPTIONS: {SPARK, "spark_connector/codec", "spark_connector/dialing"},
+    "spark_connector/sink": {SPARK, SPARK_OPTIONS, "spark_connector/codec", "spark_connector/wire"},
+    SPARK_PLANNERS: {SPARK, SPARK_OPTIONS, "spark_connector/codec", "spark_connector/wire"},
+    "spark_connector/source/several": {SPARK, SPARK_OPTIONS, SPARK_PLANNERS, "spark_connector/dialing"},
+    SPARK_READERS: {SPARK, SPARK_OPTIONS, SPARK_PLANNERS, "spark_connector/source/several"},
+    SPARK_FACADE: {SPARK, SPARK_OPTIONS, SPARK_READERS, "spark_connector/sink", "spark_connector/source/several"},
+    "spark_connector/pipelines": {SPARK, SPARK_OPTIONS, SPARK_FACADE},
     "emubus": {
-        *("amqp", "storage", "spark_connector", "telemetry", WEB, WEB_SERVER, "web/atom", "web/control"),
+        *("amqp", "storage", "telemetry", WEB, WEB_SERVER, "web/atom", "web/control"),
+        *(SPARK, "spark_connector/codec", "spark_connector/wire"),  # the import from another broker is a client
         *ADAPTER_SEES,
     },
 }
@@ -153,12 +185,8 @@ def arrows() -> dict[str, set[str]]:
 
 
 def room(name: str) -> str:
-    """The room of a file: the longest entry of the table that its path begins with."""
-    if name in FACADE_FILES:
-        return FACADE
-    if name in WEB_SERVER_FILES:
-        return WEB_SERVER
-    return max((each for each in MAY_IMPORT if name.startswith(f"{each}/")), key=len)
+    """The room of a file: its own, or the longest entry of the table that its path begins with."""
+    return ROOM_BY_FILE.get(name) or max((each for each in MAY_IMPORT if name.startswith(f"{each}/")), key=len)
 
 
 def test_there_are_modules_to_check() -> None:

@@ -10,22 +10,22 @@ would narrow its other uses, too, as the other side of a join with itself.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from ..entities.members import is_named, options_of, paths_of
 from ..errors import Code, ConnectorError
 from ..options import SourceOptions
-from .offsets import base_of, partition_of
-from .plan import RangeTask, Span, split
+from .offsets import base_of
+from .outage import OutageWatch
+from .plan import RangeTask, Span, range_tasks
 from .positions import ExtentTracker, ends_at, starts_at
 from .retries import with_retries
 from .rows import read_range
-from .watching.outage import OutageWatch
+from .several.members import is_named, options_of, paths_of
 
 log = logging.getLogger("emubus.spark")
 
@@ -56,16 +56,6 @@ class BatchReader(DataSourceReader):
         """The rows of one task as Arrow batches; without tasks Spark calls this with an empty partition."""
         if isinstance(partition, RangeTask):
             yield from read_range(self._options, self._schema, partition)
-
-
-def range_tasks(
-    spans: Iterable[Span], options: SourceOptions, *, exact: bool, generation: str | None
-) -> list[RangeTask]:
-    """Tasks for spans; a broker that reports exact ends can also peek at a single partition."""
-    return [
-        RangeTask(options.entity, span.low, span.high, partition_of(span.low) if exact else None, generation)
-        for span in split(spans, options.min_partitions, options.max_messages_per_task)
-    ]
 
 
 def _plan(options: SourceOptions, connection: Any) -> list[InputPartition]:

@@ -21,17 +21,17 @@ from ..errors import Code, ConnectorError
 from ..options import SourceOptions
 from ..timing import backoff_s, monotonic_s, sleep
 from .browse import pages
-from .claiming.by_link import LinkClaims
-from .claiming.by_request import claim_by_request
-from .claiming.deletion import delete_all
+from .claim_by_link import LinkClaims
+from .claim_by_request import claim_by_request
+from .claim_deletion import delete_all
+from .identity import is_other, other_generation, tell_loss
 from .offsets import VERSION, ClaimOffset, base_of, numbers_in, parse_claim_offset, partition_of, runs_of
+from .outage import LOOK_S, OutageWatch
+from .pace import Pace
 from .plan import ClaimTask, split_runs
 from .positions import Extents, ExtentTracker
 from .retries import connected, management_node, with_retries
 from .rows import CLAIM_PROPERTY, DEFERRED
-from .watching.identity import is_other, other_generation, tell_loss
-from .watching.outage import LOOK_S, OutageWatch
-from .watching.pace import Pace
 
 log = logging.getLogger("emubus.spark")
 COUNT_MAX_DEFAULT: Final = 10_000

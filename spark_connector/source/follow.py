@@ -20,16 +20,15 @@ from ..options import SourceOptions
 from ..position import Earliest
 from ..timing import monotonic_s, sleep
 from .admission import TriggerGate, admitted, backlogs
-from .batch import range_tasks
 from .browse import firsts_from
 from .drain import Settler
+from .identity import gone_unread, is_other, other_generation, tell_loss, younger_than_read
 from .offsets import Offset, base_of, parse_offset, partition_of
-from .plan import Span, grouped
+from .outage import OutageWatch
+from .pace import Pace
+from .plan import Span, grouped, range_tasks
 from .positions import Extents, ExtentTracker, starts_at
 from .retries import with_retries
-from .watching.identity import gone_unread, is_other, other_generation, tell_loss, younger_than_read
-from .watching.outage import OutageWatch
-from .watching.pace import Pace
 
 log = logging.getLogger("emubus.spark")
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from pyspark.sql.datasource import InputPartition
 
+from ..options import SourceOptions
 from .offsets import Run, partition_of
 
 GROUP_NUMBERS_MAX: Final = 1_000
@@ -94,6 +95,16 @@ def split(spans: Iterable[Span], count_min: int | None, size_max: int | None) ->
         edges = [span.low + length * index // count for index in range(count + 1)]
         pieces += [Span(low, high) for low, high in pairwise(edges)]
     return pieces
+
+
+def range_tasks(
+    spans: Iterable[Span], options: SourceOptions, *, exact: bool, generation: str | None
+) -> list[RangeTask]:
+    """Tasks for spans; a broker that reports exact ends can also peek at a single partition."""
+    return [
+        RangeTask(options.entity, span.low, span.high, partition_of(span.low) if exact else None, generation)
+        for span in split(spans, options.min_partitions, options.max_messages_per_task)
+    ]
 
 
 def grouped(tasks: Sequence[RangeTask], size_max: int | None) -> list[RangeTask | RangeGroup]:

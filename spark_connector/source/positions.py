@@ -19,8 +19,8 @@ from ..position import PARTITION_ID_MAX, AtNumber, AtNumbers, AtTime, Earliest, 
 from ..timing import monotonic_s
 from .browse import discover, end_of, number_at
 from .offsets import base_of, partition_of
-from .watching.outage import listed
-from .watching.peeks import PatientPeeks
+from .outage import listed
+from .peeks import PatientPeeks
 
 IDS_ALWAYS: Final = 16
 """Partitions of an entity on the Standard tier; these ids are looked for at every discovery."""

@@ -15,7 +15,7 @@ from ..errors import Code, ConnectorError
 from ..options import ConnectionOptions
 from ..timing import backoff_s, monotonic_s, sleep
 from ..wire.pool import pooled
-from .watching.peeks import BUSY_FIRST_S, BUSY_MAX_S
+from .peeks import BUSY_FIRST_S, BUSY_MAX_S
 
 log = logging.getLogger("emubus.spark")
 T = TypeVar("T")

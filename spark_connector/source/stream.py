@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from ..entities.joint import JointPlanner
-from ..monitoring.drains import announce_drain
 from ..options import SourceOptions
 from .claim import COUNT_MAX_DEFAULT, Claimer
+from .drain_sign import announce_drain
 from .follow import Follower, check_start
 from .plan import ClaimTask, NumbersTask, RangeGroup, RangeTask
 from .positions import is_sub_queue
 from .rows import read_claimed, read_numbers, read_range
+from .several.joint import JointPlanner
 from .sub_queue import SubQueueFollower
 
 if TYPE_CHECKING:

@@ -24,6 +24,7 @@ from .admission import TriggerGate
 from .browse import pages
 from .drain import ExactSettler
 from .follow import Follower, began_late
+from .identity import is_other, other_generation, tell_loss
 from .offsets import (
     Offset,
     Run,
@@ -38,13 +39,12 @@ from .offsets import (
     within,
     without,
 )
+from .outage import OutageWatch
+from .pace import Pace
+from .peeks import PatientPeeks
 from .plan import NumbersTask, split_runs
 from .positions import Extents, ExtentTracker, starts_at
 from .retries import management_node, with_retries
-from .watching.identity import is_other, other_generation, tell_loss
-from .watching.outage import OutageWatch
-from .watching.pace import Pace
-from .watching.peeks import PatientPeeks
 
 log = logging.getLogger("emubus.spark")
 

@@ -48,16 +48,6 @@ def pooled(endpoint: Endpoint, credential: Credential) -> Iterator[Connection]:
     connection.close()
 
 
-def close_idle() -> int:
-    """Close all waiting connections; returns how many."""
-    count = 0
-    for key in list(_idle):
-        for connection, _ in _idle.pop(key, []):
-            connection.close()
-            count += 1
-    return count
-
-
 def _take(key: _Key) -> Connection | None:
     """The most recently used connection that still works."""
     waiting = _idle.get(key)

@@ -61,11 +61,6 @@ class Sender(BaseLink):
         said = int(lib.pn_link_remote_max_message_size(self.pointer))
         self.message_bytes_max, self.batch_bytes_max = limits_of(said, self.properties())
 
-    @property
-    def unconfirmed_count(self) -> int:
-        """Deliveries in flight."""
-        return len(self._keys)
-
     def send(
         self, data: bytes | memoryview, *, envelope: bool, key: object, transaction: Transaction | None = None
     ) -> None:

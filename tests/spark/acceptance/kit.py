@@ -21,9 +21,10 @@ from emubus.spark_connector.options import source_options
 from emubus.spark_connector.source.batch import BatchReader
 from emubus.spark_connector.timing import monotonic_s
 from emubus.spark_connector.wire.management import PartitionRange
-from emubus.spark_connector.wire.pool import close_idle, pooled
+from emubus.spark_connector.wire.pool import pooled
 
 from ..conftest import SPARK_CONF
+from ..idle import close_idle
 from .processes import READY_S_MAX, Driver, Event, kill
 
 ROWS = StructType([StructField("sequenceNumber", LongType()), StructField("body", StringType())])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from emubus.spark_connector.wire.pool import close_idle
+from ..idle import close_idle
 
 
 @pytest.fixture(autouse=True)

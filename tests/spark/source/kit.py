@@ -19,10 +19,9 @@ from emubus.broker.entities.router import BACKLOG_MESSAGES
 from emubus.codec.encode import encode
 from emubus.codec.types import Symbol
 from emubus.spark_connector.options import SourceOptions, source_options
-from emubus.spark_connector.source import claim, follow, positions, retries, sub_queue
+from emubus.spark_connector.source import claim, follow, outage, peeks, positions, retries, sub_queue
 from emubus.spark_connector.source.batch import BatchReader
 from emubus.spark_connector.source.stream import StreamReader
-from emubus.spark_connector.source.watching import outage, peeks
 from emubus.spark_connector.wire.pool import pooled
 from emubus.spark_connector.wire.values import described
 from emubus.testing import EmubusServer

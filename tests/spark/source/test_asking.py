@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from emubus.spark_connector.errors import Code, ConnectorError
+from emubus.spark_connector.source.pace import Pace
 from emubus.spark_connector.source.stream import StreamReader
-from emubus.spark_connector.source.watching.pace import Pace
 from emubus.spark_connector.wire.pool import pooled
 from emubus.spark_connector.wire.requests import Pending, Requests
 from emubus.testing import EmubusServer

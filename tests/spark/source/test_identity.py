@@ -11,9 +11,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from emubus.spark_connector.codec import Head
 from emubus.spark_connector.errors import Code, ConnectorError
 from emubus.spark_connector.source.drain import DeletionByReceiving, Settler
+from emubus.spark_connector.source.identity import younger_than_read
 from emubus.spark_connector.source.offsets import Offset
 from emubus.spark_connector.source.stream import StreamReader
-from emubus.spark_connector.source.watching.identity import younger_than_read
 
 from .azure import START_MS, Azure, Connection, options_for, serving
 from .kit import NUMBERS, FakeTime, KilledError, Spark, json_again, rows_of

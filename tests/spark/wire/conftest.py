@@ -9,9 +9,9 @@ import pytest
 
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.spark_connector.wire import Connection, Endpoint, SasKey
-from emubus.spark_connector.wire.pool import close_idle
 from emubus.testing import EmubusServer
 
+from ..idle import close_idle
 from .kit import endpoint_of
 
 KEY = SasKey("RootManageSharedAccessKey", "SAS_KEY_VALUE")

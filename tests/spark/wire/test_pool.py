@@ -13,13 +13,17 @@ from emubus.spark_connector.wire import Connection, Endpoint, SasKey, pool, pool
 from emubus.testing import EmubusServer
 
 from ...programs import PROGRAM_S_MAX
+from ..idle import close_idle
 from .conftest import KEY
 from .kit import Proxy, endpoint_of
 
 FORKED = """
 import os, sys
 from emubus.spark_connector.wire import Endpoint, SasKey, pooled
-from emubus.spark_connector.wire.pool import close_idle
+from emubus.spark_connector.wire.pool import _idle
+def close_idle():
+    for connection, _ in sum(_idle.values(), []):
+        connection.close()
 endpoint = Endpoint("localhost", int(sys.argv[1]), tls=False, operation_timeout_s=60)
 key = SasKey("RootManageSharedAccessKey", "SAS_KEY_VALUE")
 with pooled(endpoint, key) as parents:
@@ -131,7 +135,7 @@ def test_only_so_many_connections_are_kept(endpoint: Endpoint, monkeypatch: pyte
     with pooled(endpoint, KEY) as first, pooled(endpoint, KEY) as second:
         pass
     assert sorted((first.usable, second.usable)) == [False, True]
-    assert pool.close_idle() == 1
+    assert close_idle() == 1
     assert not first.usable
     assert not second.usable
 

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable, Iterable, Set
 from typing import Final, Literal
 
-from ...durations import show_duration
-from ...errors import Code, ConnectorError
-from ...timing import monotonic_s, sleep
+from ..durations import show_duration
+from ..errors import Code, ConnectorError
+from ..timing import monotonic_s, sleep
 
 log = logging.getLogger("emubus.spark")
 LOOK_S: Final = 1.0  # how often to look whether a partition that is waited for can be reached

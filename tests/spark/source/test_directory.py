@@ -10,10 +10,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from emubus.spark_connector.entities import directory
-from emubus.spark_connector.entities.members import paths_of
 from emubus.spark_connector.errors import Code, ConnectorError
 from emubus.spark_connector.options import source_options
+from emubus.spark_connector.source.several import directory
+from emubus.spark_connector.source.several.members import paths_of
 from emubus.testing import EmubusServer
 
 

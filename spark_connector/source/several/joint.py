@@ -16,13 +16,13 @@ from typing import Protocol, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
-from ..errors import Code, ConnectorError
-from ..options import SourceOptions
-from ..position import Earliest
-from ..source.admission import TriggerGate
-from ..source.plan import RangeGroup, RangeTask, grouped
-from ..source.watching.pace import Pace
-from ..timing import monotonic_s, sleep
+from ...errors import Code, ConnectorError
+from ...options import SourceOptions
+from ...position import Earliest
+from ...timing import monotonic_s, sleep
+from ..admission import TriggerGate
+from ..pace import Pace
+from ..plan import RangeGroup, RangeTask, grouped
 from .members import is_chosen, is_named, options_of, paths_of
 from .offsets import Json, joined, separated
 

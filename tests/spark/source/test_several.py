@@ -13,12 +13,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.spark_connector.errors import Code, ConnectorError
 from emubus.spark_connector.lag import servicebus_lag
-from emubus.spark_connector.monitoring.progress import servicebus_progress
 from emubus.spark_connector.options import SourceOptions, source_options
+from emubus.spark_connector.progress import servicebus_progress
 from emubus.spark_connector.source.stream import StreamReader
 from emubus.testing import EmubusServer
 
-from ..source.kit import FAST, KilledError, Spark, json_again, options_of, read_batch, rows_of, send_texts, stored
+from .kit import FAST, KilledError, Spark, json_again, options_of, read_batch, rows_of, send_texts, stored
 
 ROWS = StructType([StructField("entity", StringType()), StructField("body", StringType())])
 MODES = ["browse", "drain", "claim"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emubus.spark_connector.entities.choice import EntityChoice, EntityPattern
+from emubus.spark_connector.choice import EntityChoice, EntityPattern
 from emubus.spark_connector.errors import ConnectorError
 from emubus.spark_connector.options import SourceOptions, source_options
 

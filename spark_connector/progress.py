@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from ..lag import offsets_of, servicebus_lag
+from .lag import offsets_of, servicebus_lag
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

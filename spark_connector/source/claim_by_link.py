@@ -10,11 +10,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ...codec import head
-from ...errors import ConnectorError
-from ...wire.receiver import Modified
-from ..offsets import base_of, partition_of
-from ..rows import CLAIM_PROPERTY
+from ..codec import head
+from ..errors import ConnectorError
+from ..wire.receiver import Modified
+from .offsets import base_of, partition_of
+from .rows import CLAIM_PROPERTY
 
 log = logging.getLogger("emubus.spark")
 RECEIVE_COUNT: Final = 500

@@ -10,10 +10,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ...errors import ConnectorError
-from ...position import SEQUENCE_NUMBER_MAX
-from ..offsets import base_of
-from ..rows import CLAIM_PROPERTY
+from ..errors import ConnectorError
+from ..position import SEQUENCE_NUMBER_MAX
+from .offsets import base_of
+from .rows import CLAIM_PROPERTY
 
 log = logging.getLogger("emubus.spark")
 CLAIM_COUNT: Final = 1_000

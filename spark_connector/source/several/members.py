@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..options import SourceOptions
+from ...options import SourceOptions
 from .directory import matching
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from emubus.spark_connector.monitoring import drains
 from emubus.spark_connector.options import SourceOptions, source_options
+from emubus.spark_connector.source import drain_sign
 
 from ...programs import PROGRAM_S_MAX
 
@@ -22,7 +22,7 @@ QUEUE = f"orders-{os.getpid()}"
 CONNECTION = "Endpoint=sb://localhost:1;SharedAccessKeyName=k;SharedAccessKey=v;UseDevelopmentEmulator=true"
 DRAIN = """
 import sys
-from emubus.spark_connector.monitoring.drains import announce_drain
+from emubus.spark_connector.source.drain_sign import announce_drain
 from emubus.spark_connector.options import source_options
 announce_drain(source_options({"connectionString": sys.argv[1], "queue": sys.argv[2], "mode": "drain"}, streaming=True))
 print("drains", flush=True)
@@ -33,7 +33,7 @@ sys.stdin.read()
 @pytest.fixture(autouse=True)
 def _signs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     held: dict[str, socket.socket] = {}
-    monkeypatch.setattr(drains, "_held", held)
+    monkeypatch.setattr(drain_sign, "_held", held)
     yield
     for sign in held.values():
         sign.close()
@@ -51,21 +51,21 @@ def test_a_drain_of_an_entity_that_another_process_drains_names_it_until_it_is_g
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"drains\n"
-        drains.announce_drain(options(QUEUE.upper()))
-        drains.announce_drain(options(f"{QUEUE}-other"))
+        drain_sign.announce_drain(options(QUEUE.upper()))
+        drain_sign.announce_drain(options(f"{QUEUE}-other"))
         assert [message.partition(".")[0] for message in caplog.messages] == [
             f"{QUEUE.upper()}: process {other.pid} drains it, too"
         ]
         other.kill()  # without a chance to clean up
         other.wait(PROGRAM_S_MAX)
-    drains.announce_drain(options(QUEUE))
+    drain_sign.announce_drain(options(QUEUE))
     assert len(caplog.messages) == 1
     assert list(tmp_path.iterdir()) == []
 
 
 def test_one_process_gives_no_sign(caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(2):  # a query that starts again in this process
-        drains.announce_drain(options(QUEUE))
+        drain_sign.announce_drain(options(QUEUE))
     assert caplog.messages == []
 
 
@@ -77,5 +77,5 @@ def test_a_drain_goes_on_where_signs_are_forbidden(
 
     monkeypatch.setattr(socket, "socket", forbidden)
     with caplog.at_level("INFO", "emubus.spark"):
-        drains.announce_drain(options(QUEUE))
+        drain_sign.announce_drain(options(QUEUE))
     assert [message.partition(":")[2][:28] for message in caplog.messages] == [" it is not known whether ano"]

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from ...codec import head
-from ...errors import Code, ConnectorError
-from ..browse import pages
-from ..offsets import partition_of, runs_of
-from ..plan import stretches
-from ..retries import management_node
-from ..rows import DEFERRED
+from ..codec import head
+from ..errors import Code, ConnectorError
+from .browse import pages
+from .offsets import partition_of, runs_of
+from .plan import stretches
+from .retries import management_node
+from .rows import DEFERRED
 
 DELETE_COUNT: Final = 1_000
 ANSWER_COUNT: Final = 200

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from ...codec import Head
-from ...conditions import REMEDIES
-from ...errors import Code, ConnectorError
-from ..offsets import Offset
+from ..codec import Head
+from ..conditions import REMEDIES
+from ..errors import Code, ConnectorError
+from .offsets import Offset
 
 TIMES_MARGIN_MS: Final = 5_000
 """How far enqueued times may be out of the order of the numbers."""

@@ -14,11 +14,11 @@ from typing import Final
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-from ..conditions import unavailable
-from ..dialing.credentials import JWT_TYPE
-from ..errors import Code, ConnectorError
-from ..options import ConnectionOptions
-from .choice import SUBSCRIPTIONS, EntityChoice
+from ...choice import SUBSCRIPTIONS, EntityChoice
+from ...conditions import unavailable
+from ...dialing.credentials import JWT_TYPE
+from ...errors import Code, ConnectorError
+from ...options import ConnectionOptions
 
 PAGE: Final = 100  # the most that the service gives at once
 VERSION: Final = "2021-05"

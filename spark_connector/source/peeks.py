@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ...errors import Code, ConnectorError
-from ...timing import backoff_s, sleep
+from ..errors import Code, ConnectorError
+from ..timing import backoff_s, sleep
 
 BUSY_FIRST_S: Final = 1.0
 BUSY_MAX_S: Final = 30.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ..errors import Code, ConnectorError
+from ...errors import Code, ConnectorError
 
 VERSION: Final = 1
 KEY: Final = "entities"

@@ -1,1 +1,0 @@
-"""What a source watches besides messages: which entity it is, outages, and how often it asks."""
