@@ -9,9 +9,8 @@ Errors raised here appear at the end of Spark's own text while a query is planne
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
@@ -25,12 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamReader, DataSourceStreamWriter
 
 FORMAT = "servicebus"
-PUSHDOWN_WITHDRAWN: Final = (
-    "The option filterPushdown has no effect: Spark would apply the filter of one use of a frame to all its uses. "
-    "Narrow the read with startingPosition and endingPosition, and remove the option."
-)
-
-log = logging.getLogger("emubus.spark")
 
 
 class ServiceBusDataSource(DataSource):
@@ -56,8 +49,6 @@ class ServiceBusDataSource(DataSource):
         source_columns(schema)
         from .source.batch import BatchReader
 
-        if options.filter_pushdown:
-            log.warning("%s", PUSHDOWN_WITHDRAWN)
         return BatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)

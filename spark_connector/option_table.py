@@ -344,13 +344,6 @@ PARTITION_DISCOVERY_INTERVAL = Option(
 SETTLE_FAILURE: Option[Literal["log", "fail"]] = Option(
     "settleFailure", _choice("log", "fail"), "log", Context.STREAM_READ, "what to do if deletion in mode=drain fails"
 )
-FILTER_PUSHDOWN = Option(
-    "filterPushdown",
-    BOOLEAN,
-    False,
-    Context.BATCH_READ,
-    "has no effect and is logged: Spark would apply the filter of one use of a frame to all its uses",
-)
 PROPERTIES_FORMAT: Option[PropertiesFormat] = Option(
     "applicationPropertiesFormat", _choice("text", "json"), "text", Context.ALL, "json keeps the AMQP types"
 )
@@ -425,4 +418,5 @@ FOREIGN_NAMES = {
     "prefetchcount": "peekBatchSize",
     "maxbytespertrigger": "maxMessagesPerTrigger",
     "sessionid": "the column sessionId",
+    "filterpushdown": "startingPosition and endingPosition to narrow a read",
 }

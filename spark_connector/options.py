@@ -11,8 +11,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Literal, TypeVar, cast
 
 from . import option_table as table
 from .choice import EntityChoice
@@ -45,6 +45,13 @@ _BY_NAME: dict[str, Option[Any]] = {
     name.lower(): option for option in OPTIONS for name in (option.name, *option.aliases)
 }
 
+OPTION: Final = "option"  # the key of a field's metadata
+
+
+def given(option: Option[T]) -> T:
+    """A field that has the value of an option, read and checked as the table says."""
+    return cast(T, field(metadata={OPTION: option}))
+
 
 @dataclass(frozen=True)
 class ConnectionOptions:
@@ -64,28 +71,27 @@ class SourceOptions:
     connection: ConnectionOptions
     entity: str
     several: EntityChoice | None
-    mode: Mode
-    claim_id: str | None
-    starting: Position
-    ending: Position
-    max_messages_per_trigger: int | None
-    min_messages_per_trigger: int | None
-    max_trigger_delay_s: float
-    min_partitions: int | None
-    max_messages_per_task: int | None
-    peek_batch_size: int
-    include_deferred: bool
-    include_scheduled: bool
-    fail_on_data_loss: bool
-    poll_interval_s: float
-    settle_failure: Literal["log", "fail"]
-    filter_pushdown: bool
-    partition_discovery_interval_s: float
-    partition_ids: tuple[int, ...]
-    on_outage: Literal["wait", "skip", "fail"]
-    outage_timeout_s: float
-    requests_per_s: int
-    properties_format: PropertiesFormat
+    mode: Mode = given(table.MODE)
+    claim_id: str | None = given(table.CLAIM_ID)
+    starting: Position = given(table.STARTING_POSITION)
+    ending: Position = given(table.ENDING_POSITION)
+    max_messages_per_trigger: int | None = given(table.MAX_MESSAGES_PER_TRIGGER)
+    min_messages_per_trigger: int | None = given(table.MIN_MESSAGES_PER_TRIGGER)
+    max_trigger_delay_s: float = given(table.MAX_TRIGGER_DELAY)
+    min_partitions: int | None = given(table.MIN_PARTITIONS)
+    max_messages_per_task: int | None = given(table.MAX_MESSAGES_PER_TASK)
+    peek_batch_size: int = given(table.PEEK_BATCH_SIZE)
+    include_deferred: bool = given(table.INCLUDE_DEFERRED)
+    include_scheduled: bool = given(table.INCLUDE_SCHEDULED)
+    fail_on_data_loss: bool = given(table.FAIL_ON_DATA_LOSS)
+    poll_interval_s: float = given(table.POLL_INTERVAL)
+    settle_failure: Literal["log", "fail"] = given(table.SETTLE_FAILURE)
+    partition_discovery_interval_s: float = given(table.PARTITION_DISCOVERY_INTERVAL)
+    partition_ids: tuple[int, ...] = given(table.PARTITION_IDS)
+    on_outage: Literal["wait", "skip", "fail"] = given(table.ON_OUTAGE)
+    outage_timeout_s: float = given(table.OUTAGE_TIMEOUT)
+    requests_per_s: int = given(table.MAX_REQUESTS_PER_SECOND)
+    properties_format: PropertiesFormat = given(table.PROPERTIES_FORMAT)
 
 
 @dataclass(frozen=True)
@@ -94,15 +100,15 @@ class SinkOptions:
 
     connection: ConnectionOptions
     entity: str | None
-    batch_size_bytes: int | None
-    max_in_flight: int
-    ordered: bool
-    transactional: bool
-    on_oversize: Literal["fail", "skip"]
-    message_id_policy: MessageIdPolicy
-    write_id: str | None
-    ignore_read_only_columns: bool
-    properties_format: PropertiesFormat
+    batch_size_bytes: int | None = given(table.BATCH_SIZE_BYTES)
+    max_in_flight: int = given(table.MAX_IN_FLIGHT)
+    ordered: bool = given(table.ORDERED)
+    transactional: bool = given(table.TRANSACTIONAL)
+    on_oversize: Literal["fail", "skip"] = given(table.ON_OVERSIZE)
+    message_id_policy: MessageIdPolicy = given(table.MESSAGE_ID_POLICY)
+    write_id: str | None = given(table.WRITE_ID)
+    ignore_read_only_columns: bool = given(table.IGNORE_READ_ONLY_COLUMNS)
+    properties_format: PropertiesFormat = given(table.PROPERTIES_FORMAT)
 
 
 class Values:
@@ -160,32 +166,12 @@ def source_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
             f"option {values.name(table.MIN_MESSAGES_PER_TRIGGER)} is {least}, more than "
             f"{values.name(table.MAX_MESSAGES_PER_TRIGGER)}, which is {most}"
         )
-    return SourceOptions(
+    return _built(
+        SourceOptions,
+        values,
         connection=connection,
         entity=_source_entity(values, entity_path) if several is None else str(several),
         several=several,
-        mode=values[table.MODE],
-        claim_id=values[table.CLAIM_ID],
-        starting=values[table.STARTING_POSITION],
-        ending=values[table.ENDING_POSITION],
-        max_messages_per_trigger=most,
-        min_messages_per_trigger=least,
-        max_trigger_delay_s=values[table.MAX_TRIGGER_DELAY],
-        min_partitions=values[table.MIN_PARTITIONS],
-        max_messages_per_task=values[table.MAX_MESSAGES_PER_TASK],
-        peek_batch_size=values[table.PEEK_BATCH_SIZE],
-        include_deferred=values[table.INCLUDE_DEFERRED],
-        include_scheduled=values[table.INCLUDE_SCHEDULED],
-        fail_on_data_loss=values[table.FAIL_ON_DATA_LOSS],
-        poll_interval_s=values[table.POLL_INTERVAL],
-        settle_failure=values[table.SETTLE_FAILURE],
-        filter_pushdown=values[table.FILTER_PUSHDOWN],
-        partition_discovery_interval_s=values[table.PARTITION_DISCOVERY_INTERVAL],
-        partition_ids=values[table.PARTITION_IDS],
-        on_outage=values[table.ON_OUTAGE],
-        outage_timeout_s=values[table.OUTAGE_TIMEOUT],
-        requests_per_s=values[table.MAX_REQUESTS_PER_SECOND],
-        properties_format=values[table.PROPERTIES_FORMAT],
     )
 
 
@@ -198,19 +184,13 @@ def sink_options(raw: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     entity = _target(values, entity_path)
     if entity is not None and re.search(r"/Subscriptions/|\$DeadLetterQueue$|/\$management$", entity, re.IGNORECASE):
         raise _invalid(f"{entity!r} can't be written: name a queue or a topic")
-    return SinkOptions(
-        connection=connection,
-        entity=entity,
-        batch_size_bytes=values[table.BATCH_SIZE_BYTES],
-        max_in_flight=values[table.MAX_IN_FLIGHT],
-        ordered=values[table.ORDERED],
-        transactional=values[table.TRANSACTIONAL],
-        on_oversize=values[table.ON_OVERSIZE],
-        message_id_policy=values[table.MESSAGE_ID_POLICY],
-        write_id=values[table.WRITE_ID],
-        ignore_read_only_columns=values[table.IGNORE_READ_ONLY_COLUMNS],
-        properties_format=values[table.PROPERTIES_FORMAT],
-    )
+    return _built(SinkOptions, values, connection=connection, entity=entity)
+
+
+def _built(kind: type[T], values: Values, **own: Any) -> T:
+    """A frozen object of options: its own values, and those that the table's options have."""
+    found = {each.name: values[each.metadata[OPTION]] for each in fields(cast(Any, kind)) if OPTION in each.metadata}
+    return kind(**own, **found)
 
 
 # ---- single options

@@ -57,11 +57,10 @@ def test_each_question_of_spark_is_answered_without_a_connection() -> None:
     assert made == [source_schema(), BatchReader, StreamReader, BatchWriter, StreamWriter]
 
 
-def test_filters_are_not_taken_from_spark_and_a_warning_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    reader = asked(filterPushdown="true").reader(BODIES)
-    assert type(reader).pushFilters is DataSourceReader.pushFilters
-    asked(filterPushdown="false").reader(BODIES)
-    assert [message.partition(":")[0] for message in caplog.messages] == ["The option filterPushdown has no effect"]
+def test_filters_are_not_taken_from_spark() -> None:
+    assert type(asked().reader(BODIES)).pushFilters is DataSourceReader.pushFilters
+    with pytest.raises(ConnectorError, match="'filterpushdown': take startingPosition and endingPosition"):
+        asked(filterPushdown="true").reader(BODIES)
 
 
 def test_a_wrong_option_is_reported_as_soon_as_the_schema_is_asked_for() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import fields
 from datetime import UTC, datetime
 
 import pytest
@@ -99,7 +100,6 @@ def test_a_reader_without_further_options_browses_everything_from_the_earliest_m
         fail_on_data_loss=True,
         poll_interval_s=0.2,
         settle_failure="log",
-        filter_pushdown=False,
         partition_discovery_interval_s=60.0,
         partition_ids=(),
         on_outage="wait",
@@ -171,7 +171,6 @@ def test_every_option_of_a_stream_is_read() -> None:
         fail_on_data_loss=False,
         poll_interval_s=1.0,
         settle_failure="fail",
-        filter_pushdown=False,
         partition_discovery_interval_s=5.0,
         partition_ids=(0, 38, 40),
         on_outage="skip",
@@ -199,6 +198,17 @@ def test_every_option_of_a_writer_is_read() -> None:
     assert options == SinkOptions(
         read(BASE).connection, "orders", 65_536, 4, True, True, "skip", "column", "job-7", False, "json"
     )
+
+
+def test_an_option_is_a_field_or_makes_the_target_or_the_connection() -> None:
+    made = {each.metadata["option"].name for of in (SourceOptions, SinkOptions) for each in fields(of) if each.metadata}
+    assert {option.name for option in OPTIONS} - made == {
+        *("connectionString", "fullyQualifiedNamespace", "host", "port", "tls", "caFile", "transport"),
+        *("sasKeyName", "sasKey", "sasToken", "tenantId", "clientId", "clientSecret", "tokenProvider"),
+        *("connectTimeout", "operationTimeout", "retryTimeout", "connectionIdleTimeout"),
+        *("entityPath", "queue", "topic", "subscription", "subQueue"),
+        *("entities", "entityPattern", "administrationPort"),
+    }
 
 
 # Between them these have every option that has an alias.
@@ -329,7 +339,10 @@ def test_an_option_like_none_is_refused_with_all_there_are_here() -> None:
 
 def test_every_name_of_a_neighbour_leads_to_an_option_or_a_column() -> None:
     names = {option.name for option in OPTIONS}
-    assert {target for target in FOREIGN_NAMES.values() if target not in names} == {"the column sessionId"}
+    assert {target for target in FOREIGN_NAMES.values() if target not in names} == {
+        "the column sessionId",
+        "startingPosition and endingPosition to narrow a read",
+    }
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_a_frame_that_is_joined_with_a_part_of_itself_has_all_its_rows(
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
         reader = spark.read.format("servicebus").schema(SCHEMA)
-        frame = reader.options(**options, queue=queue, filterPushdown="true").load()
+        frame = reader.options(**options, queue=queue).load()
         part = frame.where("partitionId = 3 AND sequenceNumber > 844424930131970")
         found = frame.alias("a").join(part.alias("b"), "body", "left").select("b.sequenceNumber").collect()
         assert sorted(row.sequenceNumber or 0 for row in found) == [0] * 62 + [3 << 48 | 3, 3 << 48 | 4]
