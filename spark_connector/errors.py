@@ -27,6 +27,7 @@ class Code(StrEnum):
     UNAVAILABLE = "UNAVAILABLE"  # no connection, or no answer in time
     MALFORMED_MESSAGE = "MALFORMED_MESSAGE"  # bytes that came from the service and are no AMQP
     VALUE_INVALID = "VALUE_INVALID"  # what a row's column holds cannot be sent
+    EQUAL_ROWS = "EQUAL_ROWS"  # rows of a batch had one message id: an entity with duplicate detection has one of them
     REFUSED = "REFUSED"  # whatever else the service refuses
 
 

@@ -376,9 +376,9 @@ MESSAGE_ID_POLICY: Option[MessageIdPolicy] = Option(
     _choice("deterministic", "origin", "position", "column", "none"),
     "deterministic",
     Context.WRITE,
-    "deterministic: rows without a messageId get one from their content and origin, the same if they are written "
-    "again; origin: the same in whichever batch of the query; position: from their position in the task; column: they "
-    "get none; none: no row has one",
+    "deterministic: rows without a messageId get one from their Spark partition, content and origin, the same if they "
+    "are written again; origin: the same in whichever partition and batch of the query; position: from their position "
+    "in the task; column: they get none; none: no row has one",
 )
 WRITE_ID: Option[str | None] = Option(
     "writeId",

@@ -1,13 +1,23 @@
 """Message ids for rows that bring none: the same id for the same row, whenever its batch is written again.
 
-An id names the write (query and batch, or job) and the row by its content: what is sent, and the columns that say which
-message the row was read from. It does not name the row's position, because a source that has lost rows, or gives them
-in another order, would then give the id of one row to another, and duplicate detection would drop a row that was never
-sent. A row that does not say where it comes from is also named by its Spark partition, so equal rows of two tasks stay
-two. Equal rows of one task are counted; it does not matter which of them is the first.
+An id names a row by its content: what is sent, and the columns that say which message the row was read from. It does
+not name the row's position, because a source that has lost rows, or gives them in another order, would then give the id
+of one row to another, and duplicate detection would drop a row that was never sent. Equal rows of one task are counted;
+it does not matter which of them is the first.
 
-An id that `spans_batches` does not name the batch either, if the row has an origin: an older copy of a checkpoint deals
-the same messages to other batches.
+Equal rows may lie in several tasks: explode, union and join make several rows of one message, and a repartition deals
+them out. No task sees the rows of another, so two promises exclude each other:
+
+    rows of one batch never share an id        the id has to name the Spark partition
+    a row that moves to another one keeps it   the id must not name it
+
+The first one is kept, because a row that is lost is worse than one that is there twice: an id names the write (query
+and batch, or job), its Spark partition, and the row. Spark deals the same rows to the same partitions when it repeats a
+batch of the same plan, so rows move only if the source has changed meanwhile and a repartition deals them anew.
+
+`of_origin` keeps the second one: the id of a row with an origin names neither partition nor batch, so it is the same
+however rows are dealt, also to other batches, as by an older copy of a checkpoint. What it gives up is found after the
+write: tasks report their keys, and `equal_across` counts the rows that shared an id.
 
 Knows Arrow batches under the sink's names. Does not know which ids are wanted (`writer`). A `RowIds` belongs to one
 task and keeps eight bytes of each row.
@@ -16,7 +26,7 @@ task and keeps eight bytes of each row.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -35,15 +45,14 @@ _MERGE_RATIO: Final = 2  # a run of keys that is not longer than this many times
 class RowIds:
     """Makes the ids of a task's rows; `origins` are the columns that name the message a row was read from."""
 
-    def __init__(
-        self, task: Task, columns: Sequence[str], origins: Sequence[str], *, spans_batches: bool = False
-    ) -> None:
+    def __init__(self, task: Task, columns: Sequence[str], origins: Sequence[str], *, of_origin: bool = False) -> None:
         self._task = task
         self._columns = [name for name in columns if name not in ("messageId", "body")]
         self._has_ids = "messageId" in columns
         self._origins = origins
-        self._scope = task.query if spans_batches else task.write
+        self._of_origin = of_origin
         self._seen = Occurrences()
+        self._shared: list[npt.NDArray[np.uint64]] = []
 
     def of(self, batch: pa.RecordBatch) -> Callable[[int], str | None] | None:
         """What gives the id of a row without one, by its index in the batch; None if each row brings its own."""
@@ -54,15 +63,24 @@ class RowIds:
         if not indexes:
             return None
         digests, have_origin = self._digests(batch, indexes), self._have_origin(batch)
-        counts = self._seen.add([digest[:KEY_BYTES] for digest in digests])
+        keys = [digest[:KEY_BYTES] for digest in digests]
+        counts = self._seen.add(keys)
+        if self._of_origin:
+            shared = [key for key, index in zip(keys, indexes, strict=True) if have_origin[index]]
+            self._shared.append(np.frombuffer(b"".join(shared), dtype=np.uint64))
         made = {
             index: self._id(digest.hex(), count, has_origin=have_origin[index])
             for index, digest, count in zip(indexes, digests, counts, strict=True)
         }
         return made.get
 
+    @property
+    def shared_keys(self) -> bytes:
+        """KEY_BYTES of each row so far whose id does not name its task, for `equal_across`."""
+        return b"".join(each.tobytes() for each in self._shared)
+
     def _id(self, digest: str, count: int, *, has_origin: bool) -> str:
-        scope = self._scope if has_origin else self._task.name
+        scope = self._task.query if self._of_origin and has_origin else self._task.name
         return f"{scope}/{digest}/{count}" if count else f"{scope}/{digest}"
 
     def _digests(self, batch: pa.RecordBatch, indexes: Sequence[int]) -> list[bytes]:
@@ -112,6 +130,23 @@ class Occurrences:
         while self._runs and len(self._runs[-1]) <= _MERGE_RATIO * len(run):
             run = np.sort(np.concatenate([self._runs.pop(), run]), kind="stable")
         self._runs.append(run)
+
+
+def equal_across(tasks: Iterable[bytes]) -> int:
+    """How many rows have the id of a row of another task, by what each task's `RowIds.shared_keys` was.
+
+    Of a key that tasks have 3, 1 and 1 times, the ids of two rows are those of others: equal rows of one task are
+    numbered from 0 in each.
+    """
+    found = [np.unique(np.frombuffer(keys, dtype=np.uint64), return_counts=True) for keys in tasks]
+    if len(found) < 2:
+        return 0
+    keys = np.concatenate([each for each, _ in found])
+    counts = np.concatenate([each for _, each in found])
+    _, index = np.unique(keys, return_inverse=True)
+    most = np.zeros(len(keys), dtype=np.int64)
+    np.maximum.at(most, index, counts)
+    return int(counts.sum() - most.sum())
 
 
 def _before_each(keys: Sequence[bytes]) -> Iterator[int]:

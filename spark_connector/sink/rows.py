@@ -36,6 +36,11 @@ ARROW_TYPES: Final = {
 
 ORIGIN_NEEDED: Final = ("sequenceNumber", "enqueuedTime")  # numbers begin again when an entity is created again
 
+ORIGIN_WARNING: Final = (
+    "messageIdPolicy=origin: equal rows of one message have one message id. Duplicate detection keeps one of those "
+    "that a query gives in several batches, as joins and aggregations do; within a batch the write fails."
+)
+
 _log = logging.getLogger("emubus.spark")
 _logged: set[str] = set()  # what this process has logged once
 
@@ -99,6 +104,9 @@ def match_columns(schema: StructType, options: SinkOptions) -> RowPlan:
     if options.message_id_policy == "origin" and not {each.column for each in origins} >= {*ORIGIN_NEEDED}:
         text = f"messageIdPolicy=origin needs the columns {' and '.join(ORIGIN_NEEDED)} of the source"
         raise ConnectorError(Code.OPTION_INVALID, f"{text}: keep them in the frame, they are not sent")
+    if options.message_id_policy == "origin" and ORIGIN_WARNING not in _logged:
+        _logged.add(ORIGIN_WARNING)
+        _log.warning("%s", ORIGIN_WARNING)
 
     def types_of(fields: tuple[SinkField, ...]) -> tuple[DataType, ...]:
         return tuple(schema.fields[field.index].dataType for field in fields)

@@ -24,7 +24,7 @@ from ..options import SinkOptions
 from ..timing import new_id
 from ..worker import freeze_gc
 from .delivery import Courier, Delivery
-from .ids import RowIds
+from .ids import RowIds, equal_across
 from .rows import match_columns
 from .targets import Grouper
 from .task import Task, batch_task, stream_task
@@ -45,6 +45,7 @@ class Written(WriterCommitMessage):
     deliveries: int
     repeated: int
     skipped: int
+    shared_keys: bytes = b""  # of the rows whose ids do not name their task (`ids.equal_across`)
 
 
 def write_rows(options: SinkOptions, columns: Sequence[str], batches: Iterable[pa.RecordBatch], task: Task) -> Written:
@@ -56,7 +57,8 @@ def write_rows(options: SinkOptions, columns: Sequence[str], batches: Iterable[p
     freeze_gc()
     courier: Courier = TransactionalDelivery(options) if options.transactional else Delivery(options)
     try:
-        _RowSink(options, courier, task).take(columns, batches)
+        sink = _RowSink(options, courier, task)
+        sink.take(columns, batches)
         courier.finish()
     except BaseException as error:
         courier.abandon(error)
@@ -69,7 +71,13 @@ def write_rows(options: SinkOptions, columns: Sequence[str], batches: Iterable[p
         shown = ", ".join(map(str, tally.skipped[:SKIPPED_SHOWN_MAX]))
         _log.warning("Spark partition %d: %d oversized rows skipped: %s", task.partition_id, len(tally.skipped), shown)
     return Written(
-        task.partition_id, tally.rows, tally.size_bytes, tally.deliveries, tally.repeated, len(tally.skipped)
+        task.partition_id,
+        tally.rows,
+        tally.size_bytes,
+        tally.deliveries,
+        tally.repeated,
+        len(tally.skipped),
+        sink.shared_keys,
     )
 
 
@@ -85,17 +93,23 @@ class _RowSink:
         self._courier = courier
         self._task = task
         self._grouper = Grouper(courier.limits)
+        self._row_ids: RowIds | None = None  # from the first batch on, whose columns it needs
+
+    @property
+    def shared_keys(self) -> bytes:
+        """As `RowIds.shared_keys`."""
+        return b"" if self._row_ids is None else self._row_ids.shared_keys
 
     def take(self, columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> None:
         """Take all rows; incomplete parcels are delivered at the end."""
         encoder = RowEncoder(columns, properties_format=self._options.properties_format)
-        ids: RowIds | None = None
         first = 0  # the number of a batch's first row
         for batch in batches:
-            if ids is None:
+            if self._row_ids is None:
                 origins = [name for name in batch.schema.names if name not in columns]
-                ids = RowIds(self._task, columns, origins, spans_batches=self._options.message_id_policy == "origin")
-            for row in self._encode(encoder, batch, first, ids):
+                of_origin = self._options.message_id_policy == "origin"
+                self._row_ids = RowIds(self._task, columns, origins, of_origin=of_origin)
+            for row in self._encode(encoder, batch, first, self._row_ids):
                 self._take(first + row.index, row)
             first += batch.num_rows
         for parcel in self._grouper.close():
@@ -166,7 +180,8 @@ class BatchWriter(DataSourceArrowWriter):
         return write_rows(self._options, self._plan.columns, self._plan.of_batches(iterator), task)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All tasks have finished."""
+        """All tasks have finished. ConnectorError(EQUAL_ROWS) as `check_ids`."""
+        check_ids(messages)
         _log.info("%s", summary(messages, "Written"))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -188,12 +203,29 @@ class StreamWriter(StreamBase):
         return write_rows(self._options, self._plan.columns, batches, stream_task(self._plan_id))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        """All tasks of a micro-batch have finished."""
+        """All tasks of a micro-batch have finished. ConnectorError(EQUAL_ROWS) as `check_ids`."""
+        check_ids(messages)
         _log.info("%s", summary(messages, f"Batch {batchId} written"))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """A task has failed finally; the query starts again with this batch."""
         _log.warning("%s", summary(messages, f"Batch {batchId} failed. {STAYS}"))
+
+
+def check_ids(messages: Iterable[WriterCommitMessage | None]) -> None:
+    """ConnectorError(EQUAL_ROWS) if rows of different tasks had one message id: duplicate detection keeps one of them.
+
+    Comes after the write, because no task knows the rows of another one, but it does not come silently.
+    """
+    count = equal_across(each.shared_keys for each in messages if isinstance(each, Written))
+    if count:
+        raise ConnectorError(
+            Code.EQUAL_ROWS,
+            f"{count} rows are equal to rows that the same message gave in another Spark partition, so with "
+            "messageIdPolicy=origin they have the same message ids, and an entity with duplicate detection has dropped "
+            "them. What had been sent stays sent. Add what tells them apart (a column messageId, or an application "
+            "property), or write with messageIdPolicy=deterministic",
+        )
 
 
 def summary(messages: Iterable[WriterCommitMessage | None], head: str) -> str:

@@ -13,11 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql import Row
 
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.spark_connector.errors import Code, ConnectorError
-from emubus.spark_connector.sink.ids import KEY_BYTES, Occurrences, RowIds
+from emubus.spark_connector.sink.ids import KEY_BYTES, Occurrences, RowIds, equal_across
 from emubus.spark_connector.sink.task import Task
 
 from .kit import Rig, frame, in_task, text_of, texts, written
@@ -25,6 +27,7 @@ from .kit import Rig, frame, in_task, text_of, texts, written
 ROWS = 200
 EXPIRED = 136  # rows that the source has lost at its beginning when it is read again
 NUMBERED = "body string, sequenceNumber bigint"
+ORIGINAL = f"{NUMBERED}, enqueuedTime timestamp"
 WIDE = (
     "sequenceNumber bigint, enqueuedTime timestamp, body binary, subject string, applicationProperties map<string,int>"
 )
@@ -45,6 +48,12 @@ def two_tasks(numbers: Sequence[int]) -> list[Sequence[int]]:
 def numbered(numbers: Sequence[int]) -> pa.RecordBatch:
     """Rows as the source gives them, without their message ids."""
     return texts(numbers, sequenceNumber=lambda number: number + 1)
+
+
+def original(numbers: Sequence[int]) -> pa.RecordBatch:
+    """The same with what tells the messages apart in whichever batch they are."""
+    enqueued = {"enqueuedTime": lambda number: FIRST_AT + timedelta(seconds=number // 2)}
+    return texts(numbers, sequenceNumber=lambda number: number + 1, **enqueued)
 
 
 def unlike(numbers: Sequence[int]) -> pa.RecordBatch:
@@ -75,8 +84,12 @@ def in_queue(rig: Rig, queue: str) -> Counter[int]:
 
 @pytest.mark.parametrize("partitioned", [False, True])
 @pytest.mark.parametrize(
-    ("columns", "make", "split"),
-    [(NUMBERED, numbered, two_tasks), (NUMBERED, numbered, one_task), ("body string", unlike, one_task)],
+    ("columns", "make", "split", "policy"),
+    [
+        (ORIGINAL, original, two_tasks, "origin"),
+        (NUMBERED, numbered, one_task, "deterministic"),
+        ("body string", unlike, one_task, "deterministic"),
+    ],
 )
 @pytest.mark.parametrize("change", ["shrinks", "is reordered", "repeats", "grows"])
 def test_a_source_that_changes_between_attempts_loses_no_row_and_doubles_none(
@@ -85,6 +98,7 @@ def test_a_source_that_changes_between_attempts_loses_no_row_and_doubles_none(
     columns: str,
     make: Callable[[Sequence[int]], pa.RecordBatch],
     split: Split,
+    policy: str,
     partitioned: bool,
 ) -> None:
     queue = queue_with_detection(rig, "changes", partitioned=partitioned)
@@ -95,9 +109,19 @@ def test_a_source_that_changes_between_attempts_loses_no_row_and_doubles_none(
         "repeats": first,
         "grows": [*range(ROWS, ROWS + 20), *first],
     }[change]
-    attempt(rig, queue, columns, [make(part) for part in split(first[: ROWS - 40])])  # killed before the end
-    attempt(rig, queue, columns, [make(part) for part in split(second)])
+    for numbers in (first[: ROWS - 40], second):  # the first one is killed before the end
+        attempt(rig, queue, columns, [make(part) for part in split(numbers)], messageIdPolicy=policy)
     assert in_queue(rig, queue) == Counter(first[: ROWS - 40]) | Counter(second)
+
+
+@pytest.mark.parametrize(("columns", "make"), [(NUMBERED, numbered), ("body string", unlike)])
+def test_only_rows_that_move_to_another_task_are_doubled_and_none_is_lost(
+    rig: Rig, columns: str, make: Callable[[Sequence[int]], pa.RecordBatch]
+) -> None:
+    queue = queue_with_detection(rig, "moves")
+    attempt(rig, queue, columns, [make(range(100)), make(range(100, ROWS))])
+    attempt(rig, queue, columns, [make(range(120)), make(range(120, ROWS))])
+    assert in_queue(rig, queue) == Counter([*range(ROWS), *range(100, 120)])
 
 
 def test_equal_rows_are_all_sent_and_again_no_more_of_them(rig: Rig) -> None:
@@ -110,12 +134,12 @@ def test_equal_rows_are_all_sent_and_again_no_more_of_them(rig: Rig) -> None:
     assert in_queue(rig, queue) == Counter(rows + rows)
 
 
-def test_equal_rows_of_two_entities_are_different_ones(rig: Rig) -> None:
+def test_equal_rows_of_two_entities_or_tasks_are_different_ones(rig: Rig) -> None:
     queue = queue_with_detection(rig, "entities")
     batches = [frame([{"body": "7", "sequenceNumber": 1, "entity": entity}]) for entity in ("a", "b", "b")]
     for _ in range(2):
         attempt(rig, queue, f"{NUMBERED}, entity string", batches)
-    assert in_queue(rig, queue) == Counter({7: 2})
+    assert in_queue(rig, queue) == Counter({7: 3})
 
 
 def test_rows_made_of_one_message_are_different_ones(rig: Rig) -> None:
@@ -124,6 +148,25 @@ def test_rows_made_of_one_message_are_different_ones(rig: Rig) -> None:
     for _ in range(2):
         attempt(rig, queue, NUMBERED, [batch])
     assert in_queue(rig, queue) == Counter(number % 3 for number in range(25))
+
+
+@pytest.mark.parametrize("policy", ["deterministic", "origin"])
+def test_equal_rows_of_one_message_in_two_tasks_are_all_there_or_the_write_fails(rig: Rig, policy: str) -> None:
+    queue = queue_with_detection(rig, f"fan-out-{policy}")
+    tasks = [original([*range(20), 0]), original([*range(10, 30), 0])]
+    writer = rig.stream_writer(ORIGINAL, queue=queue, messageIdPolicy=policy)
+    for _ in range(2):
+        done: list[Any] = []
+        for partition, rows in enumerate(tasks):
+            with in_task(partition, query="q", batch=0):
+                done.append(written(writer, rows))
+        if policy == "origin":
+            with pytest.raises(ConnectorError, match=r"^\[SERVICEBUS_EQUAL_ROWS\] 11 rows are equal to"):
+                writer.commit(done, 0)
+        else:
+            writer.commit(done, 0)
+    whole = Counter([*range(20), 0, *range(10, 30), 0])
+    assert in_queue(rig, queue) == (whole if policy == "deterministic" else Counter([*range(30), 0]))
 
 
 def test_equal_rows_of_two_batches_and_of_an_entity_made_anew_are_different_ones(rig: Rig) -> None:
@@ -148,15 +191,11 @@ def test_an_older_checkpoint_deals_rows_to_other_batches_and_ids_of_the_origin_d
 ) -> None:
     queue = "older"
     rig.create(QueueDescription(queue, requires_duplicate_detection=detected))
-    columns = "body string, sequenceNumber bigint, enqueuedTime timestamp"
-
-    def rows(first: int, last: int) -> list[pa.RecordBatch]:
-        enqueued = {"enqueuedTime": lambda number: FIRST_AT + timedelta(seconds=number // 2)}
-        return [texts(range(first, last), sequenceNumber=lambda number: number + 1, **enqueued)]
 
     for number in range(3):
-        attempt(rig, queue, columns, rows(100 * number, 100 * (number + 1)), batch=number, messageIdPolicy=policy)
-    attempt(rig, queue, columns, rows(100, 400), batch=1, messageIdPolicy=policy)  # the checkpoint has batch 0 only
+        rows = original(range(100 * number, 100 * (number + 1)))
+        attempt(rig, queue, ORIGINAL, [rows], batch=number, messageIdPolicy=policy)
+    attempt(rig, queue, ORIGINAL, [original(range(100, 400))], batch=1, messageIdPolicy=policy)  # has batch 0 only
     assert in_queue(rig, queue) == Counter([*range(400), *doubled])
 
 
@@ -178,7 +217,7 @@ def test_rows_with_and_without_an_id_or_an_origin_may_be_mixed(rig: Rig) -> None
     assert in_queue(rig, queue) == Counter(range(60))
     ids = {int(text_of(message)): str(message.id) for message in rig.stored(queue)}
     assert [ids[n] for n in range(6) if n % 3] == ["own-1", "own-2", "own-4", "own-5"]
-    assert (ids[3].count("/"), ids[6].count("/")) == (2, 3)  # the Spark partition is in the id of what has no origin
+    assert (ids[3].count("/"), ids[6].count("/")) == (3, 3)  # query, batch, Spark partition, digest
     assert max(map(len, ids.values())) < 64
 
 
@@ -277,6 +316,68 @@ def test_a_write_in_foreachbatch_that_would_double_its_rows_is_warned_of(
 def test_a_stream_is_named_by_spark_and_not_by_an_option(rig: Rig) -> None:
     with pytest.raises(ConnectorError, match=r"option writeId is for df\.write"):
         rig.stream_writer("body string", queue="q", writeId="x")
+
+
+# ---- whatever Spark does with the rows of a batch
+
+Message = tuple[int, int]  # sequence number and body of a row: what its id is made of
+DEALT = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1)), max_size=12).flatmap(
+    lambda rows: st.tuples(st.just(rows), st.lists(st.integers(0, 2), min_size=len(rows), max_size=len(rows)))
+)
+
+
+def ids_of(rows: Sequence[Message], task: int, policy: str) -> tuple[list[str], bytes]:
+    """The ids of a task's rows; sequence number 0 is of a row without an origin."""
+    columns = {
+        "body": pa.array([b"%d" % body for _, body in rows], pa.binary()),
+        "sequenceNumber": pa.array([number or None for number, _ in rows], pa.int64()),
+    }
+    ids = RowIds(Task("q", "q/7", task), ["body"], ["sequenceNumber"], of_origin=policy == "origin")
+    made = ids.of(pa.RecordBatch.from_pydict(columns))
+    return [] if made is None else [str(made(index)) for index in range(len(rows))], ids.shared_keys
+
+
+@pytest.mark.parametrize("policy", ["deterministic", "origin"])
+@given(
+    dealt=DEALT,
+    again=st.lists(st.integers(0, 2), min_size=12, max_size=12),
+    moves=st.booleans(),
+    kills=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 12)), max_size=4),
+    chance=st.randoms(use_true_random=False),
+)
+def test_rows_in_are_rows_out_however_rows_are_dealt_and_whichever_tasks_are_killed(
+    policy: str,
+    dealt: tuple[list[Message], list[int]],
+    again: list[int],
+    moves: bool,
+    kills: list[tuple[int, int]],
+    chance: random.Random,
+) -> None:
+    """An entity with duplicate detection keeps what comes first of each id."""
+    rows, tasks = dealt
+    entity: dict[str, Message] = {}
+
+    def write(task: int, dealing: Sequence[int], count_max: int | None = None) -> bytes:
+        mine = [row for row, each in zip(rows, dealing, strict=False) if each == task]
+        chance.shuffle(mine)
+        ids, keys = ids_of(mine, task, policy)
+        for name, row in list(zip(ids, mine, strict=True))[:count_max]:
+            entity.setdefault(name, row)
+            assert entity[name] == row  # one id, one row, at every attempt
+        return keys
+
+    for task, count in kills:
+        write(task, tasks, count)
+    merged = equal_across([write(task, again if moves else tasks) for task in range(3)])
+    found, wanted = Counter(entity.values()), Counter(rows)
+    if policy == "deterministic":
+        assert (merged, not wanted - found) == (0, True)
+        assert moves or found == wanted
+    else:
+        own = {row: count for row, count in wanted.items() if row[0]}
+        assert sum(max(0, count - found[row]) for row, count in own.items()) <= merged
+        assert all(found[row] <= count for row, count in own.items())
+        assert all(found[row] >= count for row, count in wanted.items() if not row[0])
 
 
 # ---- counting
