@@ -128,16 +128,16 @@ SENDING: Final = (
     Row(
         "a batch without messages",
         NOT_ALLOWED,
-        "The link '{link}' is force detached by the broker because publisher({link}) received a batch message with no "
-        "data in it. Detach origin: Publisher.",
+        "The link '{link}' is force detached by the broker because publisher({publisher}) received a batch message with "
+        "no data in it. Detach origin: Publisher.",
         "azure-sdk-for-net 26109; azure-sdk-for-js 20578",
         {B: None},
     ),
     Row(
         "a batch above 1 MB on Premium",
         NOT_ALLOWED,
-        "The link '{link}' is force detached by the broker because publisher({link}) received a batch message with no "
-        "data in it. Detach origin: Publisher.",
+        "The link '{link}' is force detached by the broker because publisher({publisher}) received a batch message with "
+        "no data in it. Detach origin: Publisher.",
         "Brighter 3694; azure-sdk-for-net 44914; azure-sdk-for-python 38260",
         {B: None},
     ),
@@ -765,16 +765,16 @@ ON_DEMAND: Final = (
     Row(
         "a receiver's link after ten idle minutes",
         FORCED,
-        "The link '{link}' is force detached. Code: consumer({link}). Details: AmqpMessageConsumer.IdleTimerExpired: "
-        "Idle timeout: {time}.",
+        "The link '{link}' is force detached. Code: consumer({consumer}). Details: "
+        "AmqpMessageConsumer.IdleTimerExpired: Idle timeout: {time}.",
         "azure-sdk-for-python 10127; docs: service-bus-amqp-troubleshoot (older words)",
         on_demand="idle-link",
     ),
     Row(
         "a sender's link after ten idle minutes",
         FORCED,
-        "The link '{link}' is force detached. Code: publisher({link}). Details: AmqpMessagePublisher.IdleTimerExpired: "
-        "Idle timeout: {time}.",
+        "The link '{link}' is force detached. Code: publisher({publisher}). Details: "
+        "AmqpMessagePublisher.IdleTimerExpired: Idle timeout: {time}.",
         "azure-sdk-for-js 38988; docs: service-bus-amqp-troubleshoot (older words)",
         on_demand="idle-link",
     ),
@@ -811,7 +811,7 @@ ON_DEMAND: Final = (
     Row(
         "an entity that moves, for receivers",
         FORCED,
-        "The link '{link}' is force detached. Code: consumer({link}). Details: InnerMessageReceiver was closed.",
+        "The link '{link}' is force detached. Code: consumer({consumer}). Details: InnerMessageReceiver was closed.",
         "azure-sdk-for-java 6280",
         on_demand="broker-move",
     ),
@@ -975,8 +975,8 @@ LEFT_OUT: Final = (
     Row(
         "an idle link, in the words of 2018",
         FORCED,
-        "The link '{link}' is force detached by the broker due to errors occurred in publisher({link}). Detach origin: "
-        "AmqpMessagePublisher.IdleTimerExpired: Idle timeout: 00:10:00.",
+        "The link '{link}' is force detached by the broker due to errors occurred in publisher({publisher}). "
+        "Detach origin: AmqpMessagePublisher.IdleTimerExpired: Idle timeout: 00:10:00.",
         "docs: service-bus-amqp-troubleshoot",
         left_out="the condition idle-link has the words of today",
     ),
