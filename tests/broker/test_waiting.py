@@ -14,6 +14,7 @@ from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription
+from emubus.broker.model.profiles import Profile
 
 from ..waiting_page import PAGE, ROWS, Fate, Obstacle, Row, Way, page
 from .driving import decoded, encoded, read
@@ -26,6 +27,7 @@ STATUS = {
     Obstacle.RECEIVE_DISABLED: EntityStatus.RECEIVE_DISABLED,
 }
 BODIES = ["1", "2"]
+TOO_LARGE_BYTES = 2 << 20  # twice what an entity of Premium takes if it is not asked for more
 
 
 @pytest.fixture
@@ -86,7 +88,10 @@ def namespace_for(row: Row, clock: Clock) -> Broker:
         requires_session=row.obstacle is Obstacle.NO_SESSION,
         requires_duplicate_detection=row.obstacle is Obstacle.DUPLICATE,
     )
-    broker = open_broker(source, target, clock=clock)
+    profile = Profile.STANDARD
+    if row.obstacle is Obstacle.TOO_LARGE:
+        profile, source = Profile.PREMIUM, replace(source, max_message_bytes=4 << 20)
+    broker = open_broker(source, target, clock=clock, profile=profile)
     stores = [entity.partitions[0].worker.index for entity in broker.entities()]
     assert len(set(stores)) == 2
     return broker
@@ -117,12 +122,15 @@ async def bury(broker: Broker) -> None:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.way.name} {row.obstacle.name}")
 async def test_each_row(row: Row, clock: Clock) -> None:
     broker = namespace_for(row, clock)
+    if row.obstacle is Obstacle.TOO_LARGE:
+        with pytest.raises(BrokerError, match="exceeds the limit"):
+            await send(broker, "target", encoded("." * TOO_LARGE_BYTES))
     if row.obstacle is Obstacle.DUPLICATE:
         for body in BODIES:
             await send(broker, "target", encoded("first", id=body))
     take_away = put_up(broker, row.obstacle)
     for body in BODIES:
-        await set_out(broker, row.way, body)
+        await set_out(broker, row.way, body + "." * (TOO_LARGE_BYTES if row.obstacle is Obstacle.TOO_LARGE else 0))
     await settled(clock)
     if (row.way, row.obstacle) == (Way.DEAD_LETTER, Obstacle.HOPS):
         while there(broker, "source"):  # they come back until they have had their hops

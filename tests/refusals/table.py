@@ -128,16 +128,16 @@ SENDING: Final = (
     Row(
         "a batch without messages",
         NOT_ALLOWED,
-        "The link '{link}' is force detached by the broker because publisher({publisher}) received a batch message with "
-        "no data in it. Detach origin: Publisher.",
+        "The link '{link}' is force detached by the broker because publisher({publisher}) received a batch message "
+        "with no data in it. Detach origin: Publisher.",
         "azure-sdk-for-net 26109; azure-sdk-for-js 20578",
         {B: None},
     ),
     Row(
         "a batch above 1 MB on Premium",
         NOT_ALLOWED,
-        "The link '{link}' is force detached by the broker because publisher({publisher}) received a batch message with "
-        "no data in it. Detach origin: Publisher.",
+        "The link '{link}' is force detached by the broker because publisher({publisher}) received a batch message "
+        "with no data in it. Detach origin: Publisher.",
         "Brighter 3694; azure-sdk-for-net 44914; azure-sdk-for-python 38260",
         {B: None},
     ),
