@@ -37,10 +37,9 @@ from emubus.broker.partition.requests import (
     Request,
     Resubmit,
     Schedule,
+    Send,
     SendDeadLetters,
-    SendRun,
     Settle,
-    SettleRun,
     StoreForwarded,
     Transfer,
     Undeliverable,
@@ -147,7 +146,7 @@ def label_of(command: Request) -> str:
     """A request in the diagram: its class, and what tells its cases apart."""
     detail: str | None = None
     match command:
-        case Settle() | SettleRun():
+        case Settle():
             detail = type(command.outcome).__name__
         case Receive() | ReceiveFromSession() | ReceiveDeferred():
             detail = DETAILS[command.mode]
@@ -168,8 +167,8 @@ def label_of(command: Request) -> str:
 
 def _runs() -> Iterator[Observer]:
     observer = Observer()
-    observer.run(SendRun([parse_message(encoded())], (0,), lambda *_: None, lambda *_: None))
-    observer.run(SettleRun([observer.lock()], (0,), Complete(), None))
+    observer.run(Send([parse_message(encoded())], (0,), lambda *_: None, lambda *_: None))
+    observer.run(Settle([observer.lock()], (0,), Complete(), None))
     yield observer
 
 
@@ -375,7 +374,7 @@ def diagram(found: list[Move]) -> str:
 def _on_arrow(label: str) -> str:
     """The request; of a settlement also the outcome."""
     name, _, detail = label.partition(" ")
-    return f"{name} {detail.strip('()')}" if name in (Settle.__name__, SettleRun.__name__) else name
+    return f"{name} {detail.strip('()')}" if name == Settle.__name__ else name
 
 
 def page() -> str:

@@ -35,8 +35,8 @@ from ..partition.requests import (
     Request,
     Resubmit,
     RunDone,
-    SendRun,
-    SettleRun,
+    Send,
+    Settle,
 )
 from ..partition.state import forwarded_from
 from ..partition.step import Delays, Delivery, Extent, SessionGrant, SubscriptionRouting
@@ -463,7 +463,7 @@ class Entity:
             return
         left = None if keyed else len(self.partitions) - 1
         positions = range(len(messages))
-        part = SendRun(messages, positions, lambda _, error: done((0,), error), self._ended, True, numbered, by=by)
+        part = Send(messages, positions, lambda _, error: done((0,), error), self._ended, True, numbered, by=by)
         self._submit(replace(part, tried=index, left=left), index)
 
     def _deal(
@@ -500,7 +500,7 @@ class Entity:
         size = len(messages) if routing is None else max(1, PART_COPIES_MAX // max(1, routing.copies_max))
         for start in range(0, len(messages), size):
             stop = start + size
-            part = SendRun(
+            part = Send(
                 messages[start:stop],
                 positions[start:stop],
                 done,
@@ -512,12 +512,12 @@ class Entity:
             )
             self._submit(part, index)
 
-    def _submit(self, part: SendRun, index: int) -> None:
+    def _submit(self, part: Send, index: int) -> None:
         if part.left is not None:
             self.dealer.count_in_flight(len(part.positions))
         self.partitions[index].submit(part)
 
-    def _ended(self, part: SendRun, error: BrokerError | None) -> None:
+    def _ended(self, part: Send, error: BrokerError | None) -> None:
         """Report the outcome of a part, or offer it to the next partition after a refusal (P13)."""
         if part.left is not None:
             self.dealer.count_in_flight(-len(part.positions))
@@ -566,7 +566,7 @@ class Entity:
         for index, positions in groups.items():
             if index < len(self.partitions):
                 tokens = run if len(groups) == 1 else [run[position] for position in positions]
-                self.partitions[index].submit(SettleRun(tokens, positions, outcome, done, sub_queue))
+                self.partitions[index].submit(Settle(tokens, positions, outcome, done, sub_queue))
             elif done is not None:
                 done(positions, service_errors.lock_lost())
 

@@ -33,8 +33,7 @@ async def settle(entity: Entity, sub_queue: SubQueue, tokens: Sequence[bytes], o
     groups = _by_token(entity, dict.fromkeys(tokens))
     if len(groups) > 1:
         for handle, group in groups.items():
-            for token in group:
-                await handle.request(partial(CheckOperation, Settle(token, outcome, None, sub_queue)))
+            await handle.request(partial(CheckOperation, Settle(group, (), outcome, None, sub_queue)))
         await show_that_stores_commit(groups)
     settled_count = 0
     for handle, group in groups.items():
@@ -142,8 +141,7 @@ async def _remove(found: Groups[Delivery], sub_queue: SubQueue, session_id: str 
         except BrokerError:
             if not is_begun:
                 raise
-            for delivery in deliveries:
-                handle.submit(Settle(delivery.token, Complete(), None))
+            handle.submit(Settle([delivery.token for delivery in deliveries], (), Complete(), None))
         is_begun = True
 
 
@@ -182,14 +180,12 @@ def _settled_in_part(settled_count: int, count: int, store_index: int) -> Unknow
 
 async def _end(handle: PartitionHandle, sub_queue: SubQueue, tokens: Sequence[bytes], outcome: Outcome) -> None:
     """End locks of one partition in one commit."""
-    operations = [(handle, Settle(token, outcome, None, sub_queue)) for token in tokens]
-    await handle.request(partial(Commit, operations))
+    await handle.request(partial(Commit, [(handle, Settle(tokens, (), outcome, None, sub_queue))]))
 
 
 def _release(handle: PartitionHandle, sub_queue: SubQueue, deliveries: Iterable[Delivery]) -> None:
     """End locks whose request has failed, so that other receivers get the messages at once."""
-    for delivery in deliveries:
-        handle.submit(Settle(delivery.token, Release(), None, sub_queue))
+    handle.submit(Settle([delivery.token for delivery in deliveries], (), Release(), None, sub_queue))
 
 
 def _by_token(entity: Entity, tokens: Iterable[bytes]) -> Groups[bytes]:

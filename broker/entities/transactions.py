@@ -207,14 +207,14 @@ class Transactions:
             if settled and token in transaction.tokens:
                 handle = entity.partitions[partition_index_of_token(token)]
             else:
-                handle = self._add_settlement(transaction, entity, Settle(token, outcome, None, sub_queue))
+                handle = self._add_settlement(transaction, entity, Settle((token,), (), outcome, None, sub_queue))
             if settled:
                 transaction.let_go.append((handle, token))
             if on_commit is not None:
                 transaction.on_commit.append(on_commit)
 
     def _add_settlement(self, transaction: Transaction, entity: Entity, operation: Settle) -> PartitionHandle:
-        token = operation.token
+        (token,) = operation.tokens
         index = partition_index_of_token(token)
         if index >= len(entity.partitions) or token in transaction.tokens:
             raise service_errors.lock_lost()
@@ -382,7 +382,9 @@ def _message_count(operation: Operation) -> int:
             return len(operation.messages)
         case CancelScheduled():
             return len(operation.numbers)
-        case Settle() | SetSessionState() | Transfer():
+        case Settle():
+            return len(operation.tokens)
+        case SetSessionState() | Transfer():
             return 1
 
 
@@ -431,7 +433,7 @@ def _ignore(result: object) -> None:
 def _abandon(locks: Sequence[tuple[PartitionHandle, bytes]]) -> None:
     """Abandon the locks that their receivers have settled."""
     for handle, token in locks:
-        handle.submit(Settle(token, Abandon(), None))
+        handle.submit(Settle((token,), (), Abandon(), None))
 
 
 def _same_top_level(one: Entity, other: Entity) -> bool:

@@ -30,7 +30,7 @@ from .records import (
     message_key,
     session_number_key,
 )
-from .requests import CancelScheduled, ProcessDue, Reserve, Schedule, SendRun
+from .requests import CancelScheduled, ProcessDue, Reserve, Schedule, Send
 from .sessions import MessageSessions
 from .state import PartitionState, expiry, min_ttl
 from .step import Counted, EventKind, PartitionRef
@@ -65,7 +65,7 @@ class EnqueueHandlers:
 
     # ---- requests
 
-    def send_run(self, request: SendRun, turn: Turn) -> None:
+    def send(self, request: Send, turn: Turn) -> None:
         """Store each message of a run on its own, or all or none."""
         messages = request.messages
         if request.matches:
@@ -78,7 +78,7 @@ class EnqueueHandlers:
                 numbers = self.store_all(messages, turn, origin=request)
                 if request.numbered is not None:
                     turn.effects.append((request.numbered, numbers))
-        if error is None or request.is_whole:
+        if error is None or request.whole:
             if error is not None:
                 self._note_refused(request, error, turn)
             turn.effects.append((request.finish, error))
@@ -104,11 +104,11 @@ class EnqueueHandlers:
             and {message.scheduled_enqueue_at for message in messages} == {None}
         )
 
-    def _note_refused(self, run: SendRun, error: BrokerError, turn: Turn) -> None:
+    def _note_refused(self, run: Send, error: BrokerError, turn: Turn) -> None:
         ref, nowhere = self._state.ref, [None] * len(run.messages)
         turn.note(EventKind.REFUSED, ref, nowhere, run.messages, reason=error.description, by=run.by)
 
-    def _append(self, request: SendRun, turn: Turn) -> None:
+    def _append(self, request: Send, turn: Turn) -> None:
         """Store messages that `_appends` approved: `store_all` for a run, at a lower cost for each message."""
         state, messages = self._state, request.messages
         state.mark_used(turn.now)
@@ -134,7 +134,7 @@ class EnqueueHandlers:
         messages: Sequence[Message],
         turn: Turn,
         seen_ids: set[int] | None = None,
-        origin: SendRun | None = None,
+        origin: Send | None = None,
         counted: Counted = Counted.SENT,
     ) -> list[int | None]:
         """Store messages that passed `refusal`; return their numbers in order, None for duplicates.

@@ -69,10 +69,8 @@ from .requests import (
     Schedule,
     Send,
     SendDeadLetters,
-    SendRun,
     SetSessionState,
     Settle,
-    SettleRun,
     StoreForwarded,
     Transfer,
     Undeliverable,
@@ -282,8 +280,8 @@ class Partition:
                 case Transfer():
                     self._outbox.transfer(operation, turn)
                 case Settle():
-                    lock = self.state.locks.by_token[operation.token]
-                    self._settle.end(lock, operation.outcome, turn)
+                    locks = [self.state.locks.by_token[token] for token in operation.tokens]
+                    self._settle.end(locks, operation.outcome, turn)
                 case CancelScheduled():
                     removed = self.enqueue.remove_scheduled(operation.numbers, turn)
                     turn.count(self.state.queue_id, Counted.CANCELED, len(removed))
@@ -341,7 +339,7 @@ class Partition:
 
 
 HANDLERS: Final[dict[type, Callable[[Partition], Handler]]] = {
-    SendRun: lambda partition: partition.enqueue.send_run,
+    Send: lambda partition: partition.enqueue.send,
     Schedule: lambda partition: partition.enqueue.schedule,
     Reserve: lambda partition: partition.enqueue.reserve,
     CancelScheduled: lambda partition: partition.enqueue.cancel,
@@ -362,7 +360,6 @@ HANDLERS: Final[dict[type, Callable[[Partition], Handler]]] = {
     GetExtent: lambda partition: partition._receive.get_extent,
     DeleteMessages: lambda partition: partition._receive.delete,
     Settle: lambda partition: partition._settle.settle,
-    SettleRun: lambda partition: partition._settle.settle_run,
     Renew: lambda partition: partition._settle.renew,
     ExpireLocks: lambda partition: partition._expire_locks,
     Resubmit: lambda partition: partition._resubmit,

@@ -70,26 +70,24 @@ class FireAndForget:
         """Do nothing."""
 
 
+def unanswered(*_: object) -> None:
+    """The answer of an operation of a transaction, which is answered as a whole."""
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Send:
-    """Store `messages` of a transaction, all or none."""
-
-    messages: Sequence[Message]
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class SendRun:
-    """Store `messages`, each on its own, or all or none: what of a run or batch goes to this partition.
+    """Store a run of `messages`, each on its own, or all or none: what of a run or batch goes to this partition.
 
     `positions` are those of the messages in their run. `ended(part, None)` follows once the messages are durable;
-    `ended(part, error)` says that nothing of the part is stored. A message that is refused by itself is a part.
+    `ended(part, error)` says that nothing of the part is stored. A message that is refused by itself is a part. As an
+    operation of a transaction it has messages only.
     """
 
     messages: Sequence[Message]
-    positions: Sequence[int]
-    done: RunDone
-    ended: Callable[[SendRun, BrokerError | None], None]
-    is_whole: bool = False  # all or none
+    positions: Sequence[int] = ()
+    done: RunDone = unanswered
+    ended: Callable[[Send, BrokerError | None], None] = unanswered
+    whole: bool = False  # all or none
     numbered: Numbered | None = None  # gets the sequence numbers before `ended`; None for dropped duplicates
     tried: int = 0  # index of this partition, for a part without keys
     left: int | None = None  # other partitions that may take it; None for a part with keys
@@ -102,7 +100,7 @@ class SendRun:
 
     fail = finish
 
-    def slice(self, start: int, stop: int) -> SendRun:
+    def slice(self, start: int, stop: int) -> Send:
         """The part of messages `start` to `stop`."""
         return replace(self, messages=self.messages[start:stop], positions=self.positions[start:stop])
 
@@ -232,25 +230,11 @@ class ListSessions(WithReply):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Settle:
-    """End the lock `token` of a message of `sub_queue` with `outcome`; without `done` no caller waits for it."""
-
-    token: bytes
-    outcome: Outcome
-    done: Done | None
-    sub_queue: SubQueue = SubQueue.ACTIVE
-
-    def fail(self, error: BrokerError) -> None:
-        """Report the error to the receiver if it waits."""
-        if self.done is not None:
-            self.done(error)
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class SettleRun:
-    """End the locks `tokens` of messages of `sub_queue` with `outcome`, each on its own.
+    """End the locks of a run of `tokens` of messages of `sub_queue` with `outcome`, each on its own.
 
     `positions` are those of the tokens in their run. `done(positions, error or None)` follows the commit, once for all
-    positions with the same result; without `done` no caller waits for it.
+    positions with the same result. Without `done` no caller waits for it, and `positions` may be empty. As an operation
+    of a transaction it ends all locks or none.
     """
 
     tokens: Sequence[bytes]
@@ -264,7 +248,7 @@ class SettleRun:
         if self.done is not None:
             self.done(self.positions, error)
 
-    def slice(self, start: int, stop: int) -> SettleRun:
+    def slice(self, start: int, stop: int) -> Settle:
         """The part of tokens `start` to `stop`."""
         return replace(self, tokens=self.tokens[start:stop], positions=self.positions[start:stop])
 
@@ -398,7 +382,7 @@ def must_be_retried(request: Request) -> bool:
 
     An unanswered complete, defer or dead-letter is not retried: its message becomes available when the lock ends.
     """
-    if isinstance(request, Settle | SettleRun):
+    if isinstance(request, Settle):
         return request.done is None and isinstance(request.outcome, Release | Abandon)
     return isinstance(request, ReleaseSession)
 

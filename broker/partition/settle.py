@@ -19,7 +19,7 @@ from ..message.stored import EncodedProperties, encoded_properties, with_encoded
 from ..outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from .locks import Lock, group_of
 from .records import MESSAGES, Home, Record, message_key
-from .requests import ExpireLocks, Renew, Settle, SettleRun
+from .requests import ExpireLocks, Renew, RunDone, Settle
 from .state import PartitionState
 from .step import Counted, EventKind
 from .turn import Turn
@@ -34,6 +34,8 @@ EVENTS: Final[Mapping[type[Outcome], tuple[EventKind, Counted]]] = {
 }
 """The events of outcomes and what they count as; a dead-lettering is noted where the message moves."""
 
+NONE_REFUSED: Final[Mapping[bytes, BrokerError]] = {}
+
 
 class SettleHandlers:
     """Handlers of settle, renew and expire requests; `sessions`: the entity requires sessions."""
@@ -44,87 +46,91 @@ class SettleHandlers:
         self._encoded: tuple[Mapping[str, object], EncodedProperties] = ({}, {})  # the last outcome's properties
 
     def settle(self, request: Settle, turn: Turn) -> None:
-        """End one lock with the receiver's outcome."""
-        error = self.refusal(request, turn.now)
-        if error is None:
-            self.end(self._state.locks.by_token[request.token], request.outcome, turn)
-        if request.done is not None:
-            turn.effects.append((request.done, error))
-
-    def settle_run(self, request: SettleRun, turn: Turn) -> None:
-        """End each lock of a run on its own."""
-        if isinstance(request.outcome, Complete):
-            self._complete_run(request, turn)
-            return
-        settled: list[int] = []
-        for token, position in zip(request.tokens, request.positions, strict=True):
-            one = Settle(token, request.outcome, None, request.sub_queue)
-            error = self.refusal(one, turn.now)
-            if error is None:
-                self.end(self._state.locks.by_token[token], request.outcome, turn)
-                settled.append(position)
-            elif request.done is not None:
-                turn.effects.append((partial(request.done, (position,)), error))
-        if settled and request.done is not None:
-            turn.effects.append((partial(request.done, settled), None))
-
-    def _complete_run(self, request: SettleRun, turn: Turn) -> None:
-        """Complete the messages of a run."""
-        state = self._state
-        found = state.locks.find_all(request.tokens, turn.now)
+        """End each lock of a run on its own: those that can't end so are refused, the others end together."""
+        found = self._state.locks.find_all(request.tokens, turn.now)
+        refused = NONE_REFUSED
+        if not isinstance(request.outcome, Complete):
+            refused = self._refused(found, request.outcome)
+            for token in refused:
+                del found[token]
         if found:
-            state.mark_used(turn.now)
-            locks = list(found.values())
-            state.locks.remove(locks)
-            for group, of_group in groupby(locks, group_of):
-                ended = list(of_group)
-                numbers = [lock.number for lock in ended]
-                size_bytes = sum([lock.size_bytes for lock in ended])
-                expiries = [lock.expires_at for lock in ended]
-                state.remove_run(group.home, numbers, size_bytes, expiries, group.session, turn)
-                turn.count(state.queue_id, Counted.COMPLETED, len(ended), group.ready_queue.sub_queue)
-                if turn.events is not None:
-                    turn.note(EventKind.COMPLETED, state.ref, numbers)
-        if request.done is None:
+            self.end(list(found.values()), request.outcome, turn)
+        if request.done is not None:
+            self._answer(request, request.done, found, refused, turn)
+
+    def _answer(
+        self,
+        request: Settle,
+        done: RunDone,
+        found: dict[bytes, Lock],
+        refused: Mapping[bytes, BrokerError],
+        turn: Turn,
+    ) -> None:
+        """Answer for the positions of a run whose locks `found` have ended; uses `found` up."""
+        if len(found) == len(request.tokens):
+            turn.effects.append((partial(done, request.positions), None))
             return
-        settled: Sequence[int] = request.positions
-        if len(found) < len(request.tokens):
-            valid, refused = list[int](), list[int]()
-            for token, position in zip(request.tokens, request.positions, strict=True):
+        settled, lost = list[int](), list[int]()
+        for token, position in zip(request.tokens, request.positions, strict=True):
+            if token in refused:
+                turn.effects.append((partial(done, (position,)), refused[token]))
+            else:
                 # A repeated token is refused: the first one ended the lock.
-                (refused if found.pop(token, None) is None else valid).append(position)
-            settled = valid
-            turn.effects.append((partial(request.done, refused), self._lock_lost(request.sub_queue)))
+                (lost if found.pop(token, None) is None else settled).append(position)
+        if lost:
+            turn.effects.append((partial(done, lost), self._lock_lost(request.sub_queue)))
         if settled:
-            turn.effects.append((partial(request.done, settled), None))
+            turn.effects.append((partial(done, settled), None))
 
     def refusal(self, request: Settle, now: int) -> BrokerError | None:
-        """The error if the lock can't end with this outcome now, else None."""
-        lock = self._state.locks.find(request.token, now)
-        if lock is None:
+        """The error if one of the locks can't end with this outcome now, else None."""
+        found = self._state.locks.find_all(request.tokens, now)
+        if len(found) < len(request.tokens):
             return self._lock_lost(request.sub_queue)
-        if isinstance(request.outcome, DeadLetter) and lock.group.home not in MAIN_HOMES:
-            return service_errors.dead_letter_of_dead_letter()
-        changes = _changes(request.outcome)
-        if not changes or changes is self._encoded[0]:  # those passed
-            return None
-        return changes_refusal(changes, self._state.ref.bounds)
+        return next(iter(self._refused(found, request.outcome).values()), None)
 
-    def end(self, lock: Lock, outcome: Outcome, turn: Turn) -> None:
-        """End a lock whose settlement passed `refusal`."""
+    def _refused(self, found: Mapping[bytes, Lock], outcome: Outcome) -> Mapping[bytes, BrokerError]:
+        """The errors of those locks that can't end with this outcome, by token."""
+        if isinstance(outcome, DeadLetter):
+            refused = {
+                token: service_errors.dead_letter_of_dead_letter()
+                for token, lock in found.items()
+                if lock.group.home not in MAIN_HOMES
+            }
+            if refused:
+                return refused
+        changes = _changes(outcome)
+        if not changes or changes is self._encoded[0]:  # those passed
+            return NONE_REFUSED
+        error = changes_refusal(changes, self._state.ref.bounds)
+        return NONE_REFUSED if error is None else dict.fromkeys(found, error)
+
+    def end(self, locks: Sequence[Lock], outcome: Outcome, turn: Turn) -> None:
+        """End locks, whose settlement passed `refusal`, with one outcome."""
         state = self._state
         state.mark_used(turn.now)
-        state.locks.remove((lock,))
-        home, session = lock.group.home, lock.group.session
-        if type(outcome) in EVENTS:
-            event, counted = EVENTS[type(outcome)]
-            turn.count(state.queue_id, counted, detail=lock.group.ready_queue.sub_queue)
-            if turn.events is not None:
-                changes = {name: str(value) for name, value in _changes(outcome).items()}
-                turn.note(event, state.ref, [lock.number], properties=changes)
-        if isinstance(outcome, Complete):
-            state.remove(home, lock.number, lock.size_bytes, lock.expires_at, session, turn)
-            return
+        state.locks.remove(locks)
+        for group, of_group in groupby(locks, group_of):
+            ended = list(of_group)
+            numbers = [lock.number for lock in ended]
+            if type(outcome) in EVENTS:
+                event, counted = EVENTS[type(outcome)]
+                turn.count(state.queue_id, counted, len(ended), group.ready_queue.sub_queue)
+                if turn.events is not None:
+                    changes = {name: str(value) for name, value in _changes(outcome).items()}
+                    turn.note(event, state.ref, numbers, properties=changes)
+            if isinstance(outcome, Complete):
+                size_bytes = sum([lock.size_bytes for lock in ended])
+                state.remove_run(
+                    group.home, numbers, size_bytes, [lock.expires_at for lock in ended], group.session, turn
+                )
+            else:
+                for lock in ended:
+                    self._move(lock, outcome, turn)
+
+    def _move(self, lock: Lock, outcome: Outcome, turn: Turn) -> None:
+        """Move a message whose lock has ended to the home that the outcome gives it."""
+        state, home = self._state, lock.group.home
         row = turn.view.get(MESSAGES, message_key(state.queue_id, home, lock.number))
         if row is None:  # the entity is being deleted
             return
@@ -136,7 +142,7 @@ class SettleHandlers:
             case Defer(properties, is_claim):
                 self._defer(lock, self._modified(row, properties), len(row), turn, is_claim=is_claim)
             case DeadLetter():
-                state.dead_letter(home, lock.number, row, _changes(outcome), turn, session)
+                state.dead_letter(home, lock.number, row, _changes(outcome), turn, lock.group.session)
 
     def attempt_failed(self, lock: Lock, record: Record, old_bytes: int, turn: Turn) -> None:
         """Count a failed delivery attempt, then make the message available again or dead-letter it.

@@ -48,7 +48,7 @@ class Turn:
     makes after the commit, on the event-loop thread. `counts` are for the counters of entities, `events` for an
     observer; None without one. `next_due` is the earliest instant (Unix ms) that the changes added to the `due` table,
     or None. `matches` has those of a topic's messages that were found before the batch, by the identity of the message,
-    which lives as long as the batch (`SendRun.matches`).
+    which lives as long as the batch (`Send.matches`).
     """
 
     __slots__ = (

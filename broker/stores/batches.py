@@ -20,10 +20,8 @@ from ..partition.requests import (
     Resubmit,
     Schedule,
     Send,
-    SendRun,
     SetSessionState,
     Settle,
-    SettleRun,
     StoreForwarded,
     Transfer,
 )
@@ -36,7 +34,7 @@ BATCH_BYTES_MAX: Final = 1 << 20  # a store never frees the memory of its larges
 REQUEST_BYTES: Final = 512  # allowance per request, and per copy, for rows besides the messages
 FIRST_COUNT_MAX: Final = 64  # receives of more messages take their turn behind completed ones
 RESUBMITTED_BYTES: Final = 4096  # assumed size of a message in a request that has only its number
-_ADDING: Final = frozenset({Send, SendRun, Schedule, StoreForwarded, Resubmit, Transfer, SetSessionState})
+_ADDING: Final = frozenset({Send, Schedule, StoreForwarded, Resubmit, Transfer, SetSessionState})
 
 
 def split_receives(requests: list[Submitted]) -> Sequence[list[Submitted]]:
@@ -55,7 +53,7 @@ def split_receives(requests: list[Submitted]) -> Sequence[list[Submitted]]:
         if isinstance(request, Receive | ReceiveFromSession) and request.mode is ReceiveMode.PEEK_LOCK:
             receives.append(submitted)
             wanted_count += request.count
-        elif isinstance(request, Settle | SettleRun) and isinstance(request.outcome, Complete):
+        elif isinstance(request, Settle) and isinstance(request.outcome, Complete):
             completed.append(submitted)
         else:
             return (requests,)
@@ -103,32 +101,30 @@ def halves(requests: Sequence[Submitted]) -> tuple[list[Submitted], list[Submitt
         middle = len(requests) // 2
         return list(requests[:middle]), list(requests[middle:])
     ref, run = requests[0]
-    assert isinstance(run, SendRun | SettleRun | ProcessDue)
+    assert isinstance(run, Send | Settle | ProcessDue)
     count = _run_length(run)
     return [(ref, run.slice(0, count // 2))], [(ref, run.slice(count // 2, count))]
 
 
 def _run_length(request: Request) -> int:
-    if isinstance(request, SendRun) and request.is_whole:
+    if isinstance(request, Send) and request.whole:
         return 1
     if isinstance(request, ProcessDue):
         return len(request.rows)
-    return len(request.positions) if isinstance(request, SendRun | SettleRun) else 1
+    if isinstance(request, Settle):
+        return len(request.tokens)
+    return len(request.messages) if isinstance(request, Send) else 1
 
 
 def written_bytes_max(ref: PartitionRef, request: Request | Operation) -> tuple[int, int]:
     """The most bytes that `request` to partition `ref` writes: without copies, and with all copies."""
-    if isinstance(request, SendRun):
+    if isinstance(request, Send | Schedule):
         message_count = len(request.messages)
         # Small messages cost time, too: the allowance for each limits how long a batch blocks the event loop.
         size_bytes = REQUEST_BYTES * message_count + sum([message.size_bytes for message in request.messages])
-    elif isinstance(request, SettleRun):
+    elif isinstance(request, Settle):
         size_bytes = REQUEST_BYTES * len(request.tokens)
         return size_bytes, size_bytes
-    elif isinstance(request, Send | Schedule):
-        message_count, size_bytes = len(request.messages), 0
-        for message in request.messages:
-            size_bytes += message.size_bytes
     elif isinstance(request, StoreForwarded):
         message_count = len(request.records)
         size_bytes = sum(len(record.stored) for _, record in request.records)

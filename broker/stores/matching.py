@@ -17,7 +17,7 @@ from typing import Final
 import structlog
 
 from ..clock import Clock
-from ..partition.requests import SendRun
+from ..partition.requests import Send
 from ..partition.step import PartitionRef, SubscriptionRouting
 from .pace import Pace
 
@@ -25,7 +25,7 @@ EVALUATIONS_MAX: Final = 2_000  # of rules for the messages of one request: two 
 LARGE_MESSAGE_BYTES: Final = 8 << 10  # LIKE may take a hundred nanoseconds for each character of a property
 SLICE_US: Final = 1_000
 
-Submit = Callable[[PartitionRef, SendRun], None]
+Submit = Callable[[PartitionRef, Send], None]
 
 log = structlog.get_logger(__name__)
 
@@ -37,10 +37,10 @@ class Matching:
         self._clock = clock
         self._pace = pace
         self._submit = submit
-        self._waiting: dict[int, deque[tuple[PartitionRef, SendRun]]] = {}
+        self._waiting: dict[int, deque[tuple[PartitionRef, Send]]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
-    def takes(self, ref: PartitionRef, request: SendRun) -> bool:
+    def takes(self, ref: PartitionRef, request: Send) -> bool:
         """Whether a send waits here: its rules take long, or others of its partition wait."""
         waiting = self._waiting.get(ref.queue_id)
         if waiting is None:
@@ -52,7 +52,7 @@ class Matching:
         waiting.append((ref, request))
         return True
 
-    async def _work_off(self, queue_id: int, waiting: deque[tuple[PartitionRef, SendRun]]) -> None:
+    async def _work_off(self, queue_id: int, waiting: deque[tuple[PartitionRef, Send]]) -> None:
         try:
             while waiting:
                 ref, request = waiting[0]
@@ -66,7 +66,7 @@ class Matching:
             del self._tasks[queue_id]
             self._release(queue_id, waiting)
 
-    async def _matches(self, ref: PartitionRef, request: SendRun) -> dict[int, object]:
+    async def _matches(self, ref: PartitionRef, request: Send) -> dict[int, object]:
         """The matches of each message, by its identity."""
         stopwatch_us, pace = self._clock.stopwatch_us, self._pace
         found: dict[int, object] = {}
@@ -88,7 +88,7 @@ class Matching:
                     break
         return found
 
-    def _release(self, queue_id: int, waiting: deque[tuple[PartitionRef, SendRun]]) -> None:
+    def _release(self, queue_id: int, waiting: deque[tuple[PartitionRef, Send]]) -> None:
         """Submit what still waits as it is; what comes from now on may go at once."""
         self._waiting.pop(queue_id, None)
         while waiting:
@@ -100,7 +100,7 @@ class Matching:
             self._release(queue_id, waiting)
 
 
-def _takes_long(routing: SubscriptionRouting, request: SendRun) -> bool:
+def _takes_long(routing: SubscriptionRouting, request: Send) -> bool:
     evaluations = routing.evaluations_max
     if not evaluations:
         return False

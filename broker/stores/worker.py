@@ -20,7 +20,7 @@ from ..clock import Clock
 from ..errors import BrokerError, Condition, UnknownOutcomeError
 from ..partition.partition import Partition
 from ..partition.records import DUE, STATE, STATE_KEY, Counters, Home
-from ..partition.requests import DeleteRows, ExpireLocks, ProcessDue, Request, SendRun, must_be_retried
+from ..partition.requests import DeleteRows, ExpireLocks, ProcessDue, Request, Send, must_be_retried
 from ..partition.state import forwarded_from
 from ..partition.step import Delays, NoObserver, Observer, PartitionRef
 from ..partition.turn import Turn
@@ -166,7 +166,7 @@ class Worker:
             error = service_errors.store_unavailable(self.index, self.trouble or "")
             asyncio.get_running_loop().call_soon(request.fail, error)
             return
-        if type(request) is not SendRun or not self._matching.takes(ref, request):
+        if type(request) is not Send or not self._matching.takes(ref, request):
             self._enter(ref, request)
 
     def _enter(self, ref: PartitionRef, request: Request) -> None:

@@ -19,7 +19,7 @@ from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.partition.partition import Partition
 from emubus.broker.partition.ready_queue import WindowBudget
 from emubus.broker.partition.records import DUE, DUE_KEY
-from emubus.broker.partition.requests import Receive, Request, SendRun, Settle
+from emubus.broker.partition.requests import Receive, Request, Send, Settle
 from emubus.broker.partition.step import Delays, Received
 from emubus.broker.partition.turn import Turn
 from emubus.storage import StoreError, StoreFailed
@@ -68,9 +68,19 @@ def delivery_bytes(
     )
 
 
-def send_whole(messages: Sequence[Message], done: Callable[[BrokerError | None], None]) -> SendRun:
+def settle_alone(
+    token: bytes,
+    outcome: Outcome,
+    done: Callable[[BrokerError | None], None],
+    sub_queue: SubQueue = SubQueue.ACTIVE,
+) -> Settle:
+    """A run of one settlement."""
+    return Settle((token,), (0,), outcome, lambda _, error: done(error), sub_queue)
+
+
+def send_whole(messages: Sequence[Message], done: Callable[[BrokerError | None], None]) -> Send:
     """A request that stores messages, all or none."""
-    return SendRun(messages, range(len(messages)), lambda *_: None, lambda _, error: done(error), is_whole=True)
+    return Send(messages, range(len(messages)), lambda *_: None, lambda _, error: done(error), whole=True)
 
 
 @dataclass
@@ -192,7 +202,7 @@ class Driver:
 
     def settle(self, token: bytes, outcome: Outcome) -> BrokerError | None:
         answers: list[BrokerError | None] = []
-        self.run(Settle(token, outcome, answers.append))
+        self.run(settle_alone(token, outcome, answers.append))
         (answer,) = answers
         return answer
 

@@ -89,9 +89,9 @@ def test_a_session_gets_a_message_once_that_returns_after_a_refused_batch(mode: 
     cell.store.fate = Fate.REFUSED
     run(send_whole([parse_message(encoded("d", group_id="s"))], nothing))
     cell.store.fate = Fate.STORED
-    run(Settle(first.token, Release(), None))
+    run(Settle((first.token,), (), Release(), None))
     assert bodies(take(1, ReceiveMode.PEEK_LOCK)) == "a"
-    run(Settle(second.token, Release(), None))
+    run(Settle((second.token,), (), Release(), None))
     assert bodies(take(9, mode)) == "b"
     cell.check()
 

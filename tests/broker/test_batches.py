@@ -19,7 +19,7 @@ from emubus.broker.message.message import parse_sent
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology
 from emubus.broker.model.profiles import Profile, limits_for
-from emubus.broker.partition.requests import Done, FireAndForget, SendRun
+from emubus.broker.partition.requests import Done, FireAndForget, Send
 from emubus.storage import Durability
 from emubus.storage.lmdb_store import LmdbStore
 from emubus.storage.memory_store import MemoryStore
@@ -53,7 +53,7 @@ async def together(broker: Broker, commands: Sequence[object]) -> None:
     await asyncio.wait_for(last, 10)
 
 
-def to_send(body: str, answers: dict[str, Condition | None]) -> SendRun:
+def to_send(body: str, answers: dict[str, Condition | None]) -> Send:
     def done(error: BrokerError | None) -> None:
         answers[body[:2]] = None if error is None else error.condition
 

@@ -15,7 +15,7 @@ from emubus.broker.entities.entity import PartitionHandle
 from emubus.broker.entities.router import BACKLOG_MESSAGES, BACKLOG_PARTS, PART_MESSAGES_MAX
 from emubus.broker.errors import BrokerError
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.broker.partition.requests import Request, SendRun
+from emubus.broker.partition.requests import Request, Send
 
 from .driving import encoded
 from .namespace import WAIT_S, open_broker
@@ -40,7 +40,7 @@ class Dealt:
         submit = PartitionHandle.submit
 
         def noted(handle: PartitionHandle, request: Request) -> None:
-            if isinstance(request, SendRun):
+            if isinstance(request, Send):
                 self.requests.append(len(request.positions))
                 for position in request.positions:
                     assert self.indexes[self._run_begins + position] == UNKNOWN

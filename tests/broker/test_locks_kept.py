@@ -26,12 +26,12 @@ from emubus.broker.message.message import parse_sent
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.model.descriptions import QueueDescription, Topology
 from emubus.broker.model.profiles import Profile, limits_for
-from emubus.broker.partition.requests import Done, Settle
+from emubus.broker.partition.requests import Done
 from emubus.storage import Durability
 from emubus.storage.lmdb_store import LmdbStore
 from emubus.storage.memory_store import MemoryStore
 
-from .driving import decoded, encoded, send_whole
+from .driving import decoded, encoded, send_whole, settle_alone
 from .namespace import WAIT_S, CheckedBroker, Receiver, loop_turns, open_broker, send
 
 LOCK_MS = 60_000
@@ -108,7 +108,7 @@ async def test_a_message_without_room_costs_no_other_client_its_lock_or_session(
     assert in_sessions is not None
     too_large = encoded("x" * 2_000_000)
     grouped = encoded("x" * 2_000_000, group_id="s")
-    plain.partitions[0].submit(Settle(first.token, Complete(), keep("complete")))
+    plain.partitions[0].submit(settle_alone(first.token, Complete(), keep("complete")))
     plain.partitions[0].submit(send_whole([parse_sent(too_large)], keep("too large")))
     in_sessions.partitions[0].submit(send_whole([parse_sent(grouped)], keep("too large in s")))
     plain.partitions[0].submit(send_whole([parse_sent(encoded("d"))], keep("d")))

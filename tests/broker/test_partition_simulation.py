@@ -46,7 +46,6 @@ from emubus.broker.partition.requests import (
     Send,
     SetSessionState,
     Settle,
-    SettleRun,
     StoreForwarded,
     Transfer,
     Undeliverable,
@@ -54,7 +53,7 @@ from emubus.broker.partition.requests import (
 from emubus.broker.partition.step import Received, SessionGrant, SharedLock
 
 from .acts import Act, Part, Reply, Sent, ended_in_parts, is_done, nothing, same, seen
-from .driving import Place, encoded, send_whole
+from .driving import Place, encoded, send_whole, settle_alone
 from .model import TAKEN, Held, Model
 from .tearing import FAILURE, Cell, Fate, heads_of, name_of, picture_of, sessions_of
 
@@ -298,7 +297,7 @@ class Simulation:
         name, token, lock = known
         outcome = self.random.choice(OUTCOMES)()
         return Act(
-            lambda reply: Settle(token, outcome, reply),
+            lambda reply: settle_alone(token, outcome, reply),
             lambda model, now: model.settle(name, lock, outcome, now),
             is_done,
         )
@@ -319,8 +318,8 @@ class Simulation:
             ended = [model.settle(name, lock, outcome, now) for name, _, lock in tokens]
             return dict(zip(positions, ended, strict=True))
 
-        def make(reply: Reply) -> SettleRun:
-            return SettleRun([each[1] for each in tokens], positions, outcome, lambda *part: reply(Part(*part)))
+        def make(reply: Reply) -> Settle:
+            return Settle([each[1] for each in tokens], positions, outcome, lambda *part: reply(Part(*part)))
 
         return Act(make, on_model, ended_in_parts, in_parts=True)
 
@@ -332,7 +331,7 @@ class Simulation:
             for name in self.random.sample(list(self.tokens), min(2, len(self.tokens)))
         ]
         operations: list[Any] = [(self.place, Transfer(passed.message, "elsewhere"))]
-        operations += [(self.place, Settle(token, outcome, None)) for _, token, _, outcome in chosen]
+        operations += [(self.place, Settle((token,), (), outcome, None)) for _, token, _, outcome in chosen]
         operations.append((self.place, Send([sent.message])))  # it comes first, wherever it stands
 
         def on_model(model: Model, now: int) -> bool:

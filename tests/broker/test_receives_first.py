@@ -10,7 +10,7 @@ import pytest
 from emubus.broker.api import Abandon, Complete, alone
 from emubus.broker.message.message import parse_message
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.broker.partition.requests import ExpireLocks, Receive, ReceiveFromSession, Request, SettleRun
+from emubus.broker.partition.requests import ExpireLocks, Receive, ReceiveFromSession, Request, Settle
 from emubus.broker.stores.batches import split_receives
 
 from .acts import nothing
@@ -85,7 +85,7 @@ def test_the_order_of_receives_and_completed_messages_does_not_show(seed: int, s
 
 def _mixed(twin: Twin, tokens: list[bytes], counts: list[int], sessions: bool) -> list[Request]:
     """Completed messages before, between and behind receives."""
-    settled = [SettleRun([token], [0], Complete(), None) for token in tokens]
+    settled = [Settle([token], [0], Complete(), None) for token in tokens]
     receives: list[Request] = [
         ReceiveFromSession(twin.grants[-1].grant, count, PEEK, lambda got: twin.received.extend(got.deliveries))
         if sessions and twin.grants

@@ -22,12 +22,11 @@ from emubus.broker.partition.requests import (
     Renew,
     Request,
     Settle,
-    SettleRun,
 )
 from emubus.broker.partition.step import Received, SessionGrant
 
 from .acts import nothing
-from .driving import Driver, Place, encoded, send_whole
+from .driving import Driver, Place, encoded, send_whole, settle_alone
 from .tearing import FAILURE, Cell, Fate, picture_of
 
 LOCK_MS = 5_000
@@ -90,14 +89,14 @@ class Twin:
                 assert position not in ends
                 ends[position] = str(error)
 
-        self.run(now, SettleRun(tokens, range(len(tokens)), outcome, ended, sub_queue), fate=fate)
+        self.run(now, Settle(tokens, range(len(tokens)), outcome, ended, sub_queue), fate=fate)
         return [ends[position] for position in range(len(tokens))]
 
     def settle_each(
         self, now: int, tokens: Sequence[bytes], outcome: Outcome, sub_queue: SubQueue, fate: Fate
     ) -> list[str]:
         ends: list[str] = []
-        each = [Settle(token, outcome, lambda error: ends.append(str(error)), sub_queue) for token in tokens]
+        each = [settle_alone(token, outcome, lambda error: ends.append(str(error)), sub_queue) for token in tokens]
         self.run(now, *each, fate=fate)
         return ends
 
@@ -155,10 +154,10 @@ def test_a_completed_run_is_answered_once_for_each_result() -> None:
         answers.append((list(positions), None if error is None else error.condition.name))
 
     tokens = [first, bytes(16), second, first, third]
-    driver.run(SettleRun(tokens, [5, 6, 7, 8, 9], Complete(), done))
+    driver.run(Settle(tokens, [5, 6, 7, 8, 9], Complete(), done))
     assert answers == [([6, 8], "MESSAGE_LOCK_LOST"), ([5, 7, 9], None)]
     answers.clear()
-    driver.run(SettleRun(tokens, [5, 6, 7, 8, 9], Complete(), done))
+    driver.run(Settle(tokens, [5, 6, 7, 8, 9], Complete(), done))
     assert answers == [([5, 6, 7, 8, 9], "MESSAGE_LOCK_LOST")]
     driver.check()
 

@@ -39,7 +39,7 @@ from emubus.broker.partition.requests import (
 )
 from emubus.broker.partition.step import PartitionRef, Received, RoutedMessage
 
-from .driving import encoded, send_whole
+from .driving import encoded, send_whole, settle_alone
 from .tearing import FAILURE, Cell, Fate, Picture, hash_of, name_of, picture_of
 
 SEEDS_THAT_FAILED: tuple[int, ...] = ()
@@ -392,7 +392,7 @@ class World:
         expected = token in self.model.of[queue_id].locked.values()
         answer = self.run(
             queue_id,
-            lambda reply: Settle(token, outcome, reply),
+            lambda reply: settle_alone(token, outcome, reply),
             lambda model: model.settle(queue_id, token, outcome),
         )
         assert answer is FAILURE or (answer is None) == expected
@@ -404,7 +404,7 @@ class World:
         queue_id, token = self.tokens.pop(self.random.randrange(len(self.tokens)))
         name, message = self.message()
         operations: list[Any] = [
-            (self.places[queue_id], Settle(token, Complete(), None)),
+            (self.places[queue_id], Settle((token,), (), Complete(), None)),
             (self.places[1], Send([message])),
         ]
 
