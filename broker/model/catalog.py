@@ -40,6 +40,7 @@ from .descriptions import (
     is_same,
     with_instants,
 )
+from .properties import PROPERTIES
 
 ENTITIES = "entities"
 NAMESPACE = "namespace"
@@ -478,11 +479,7 @@ _FLIP_REMEDIES = (
     "deletes all entities and messages of the data folder"
 )
 
-FIXED_FIELDS = {
-    "enable_partitioning": "EnablePartitioning",
-    "requires_session": "RequiresSession",
-    "requires_duplicate_detection": "RequiresDuplicateDetection",
-}
+FIXED_FIELDS: Final = {row.field: row.name for row in PROPERTIES if row.is_fixed}
 
 
 _OPTIONAL = (

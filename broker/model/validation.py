@@ -32,6 +32,7 @@ from .descriptions import (
 )
 from .durations import format_duration, format_span
 from .profiles import KIB, MINUTE_MS, Limits, Partitioning, Profile, Range
+from .properties import SERVICE_NAMES as NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +91,8 @@ def forwards_to_itself(description: QueueDescription | SubscriptionDescription, 
     return [
         Violation(label, repr(target), "another entity than this one")
         for label, target in (
-            ("ForwardTo", description.forward_to),
-            ("ForwardDeadLetteredMessagesTo", description.forward_dead_letters_to),
+            (NAMES["forward_to"], description.forward_to),
+            (NAMES["forward_dead_letters_to"], description.forward_dead_letters_to),
         )
         if target is not None and entity_key(strip_authority(target)) == entity_key(path)
     ]
@@ -110,7 +111,7 @@ def _of_topic(topic: TopicDescription, limits: Limits, is_new: bool) -> Iterator
     yield from _store_violations(topic, limits, is_new)
     yield from _common_violations(topic, limits)
     if topic.status is EntityStatus.RECEIVE_DISABLED:
-        yield Violation("Status", topic.status, "Active, Disabled or SendDisabled for a topic")
+        yield Violation(NAMES["status"], topic.status, "Active, Disabled or SendDisabled for a topic")
 
 
 def _of_subscription(subscription: SubscriptionDescription, limits: Limits, is_new: bool) -> Iterator[Violation]:
@@ -120,7 +121,7 @@ def _of_subscription(subscription: SubscriptionDescription, limits: Limits, is_n
         yield Violation("ClientAffineProperties", "set", "none: JMS needs the profile premium, without partitions")
     yield from _receive_violations(subscription, limits)
     if subscription.status is EntityStatus.SEND_DISABLED:
-        yield Violation("Status", subscription.status, "Active, Disabled or ReceiveDisabled for a subscription")
+        yield Violation(NAMES["status"], subscription.status, "Active, Disabled or ReceiveDisabled for a subscription")
 
 
 def _of_rule(rule: RuleDescription, limits: Limits) -> Iterator[Violation]:
@@ -186,23 +187,23 @@ def _store_violations(entity: QueueDescription | TopicDescription, limits: Limit
     """Return violations of queues and topics only: partitions, size, duplicates."""
     partitioned = entity.enable_partitioning
     if is_new and partitioned and limits.partitioning is Partitioning.NEVER:
-        yield Violation("EnablePartitioning", "true", "false: the namespace is not partitioned")
+        yield Violation(NAMES["enable_partitioning"], "true", "false: the namespace is not partitioned")
     if is_new and not partitioned and limits.partitioning is Partitioning.ALWAYS:
-        yield Violation("EnablePartitioning", "false", "true: the namespace is partitioned")
+        yield Violation(NAMES["enable_partitioning"], "false", "true: the namespace is partitioned")
     choices = limits.max_size_mb_choices
     if choices is not None and entity.max_size_mb not in choices:
         refusal = service_errors.size_not_listed(entity.max_size_mb, choices)
-        yield Violation("MaxSizeInMegabytes", str(entity.max_size_mb), _one_of(choices), refusal)
+        yield Violation(NAMES["max_size_mb"], str(entity.max_size_mb), _one_of(choices), refusal)
     elif entity.max_size_mb not in limits.max_size_mb:
-        yield Violation("MaxSizeInMegabytes", str(entity.max_size_mb), _numbers(limits.max_size_mb))
+        yield Violation(NAMES["max_size_mb"], str(entity.max_size_mb), _numbers(limits.max_size_mb))
     yield from _message_size(entity, limits)
     if entity.enable_express and limits.profile is Profile.PREMIUM:
-        yield Violation("EnableExpress", "true", "false: the Premium tier has no express entities")
+        yield Violation(NAMES["enable_express"], "true", "false: the Premium tier has no express entities")
     elif entity.enable_express and entity.requires_duplicate_detection and limits.profile is not Profile.RELAXED:
         refusal = service_errors.express_with_duplicates()
-        yield Violation("EnableExpress", "true", "false, as RequiresDuplicateDetection is true", refusal)
+        yield Violation(NAMES["enable_express"], "true", "false, as RequiresDuplicateDetection is true", refusal)
     if entity.duplicate_window_ms not in limits.duplicate_window_ms:
-        yield _duration("DuplicateDetectionHistoryTimeWindow", entity.duplicate_window_ms, limits.duplicate_window_ms)
+        yield _duration(NAMES["duplicate_window_ms"], entity.duplicate_window_ms, limits.duplicate_window_ms)
     yield from _authorization_violations(entity.authorization_rules, limits)
 
 
@@ -233,12 +234,12 @@ def _message_size(entity: QueueDescription | TopicDescription, limits: Limits) -
     if allowed is None:
         fixed = limits.message_bytes_max // KIB
         of_service: BrokerError | None = service_errors.message_size_fixed(size_bytes / KIB, fixed)
-        yield Violation("MaxMessageSizeInKilobytes", f"{size_bytes / KIB:g}", f"{fixed} (fixed)", of_service)
+        yield Violation(NAMES["max_message_bytes"], f"{size_bytes / KIB:g}", f"{fixed} (fixed)", of_service)
     elif size_bytes not in allowed:
         kilobytes = Range(allowed.start // KIB, allowed.stop // KIB if allowed.stop else None)
         stop = kilobytes.stop
         of_service = None if stop is None else service_errors.message_size_out_of_range(kilobytes.start, stop)
-        yield Violation("MaxMessageSizeInKilobytes", f"{size_bytes / KIB:g}", _numbers(kilobytes), of_service)
+        yield Violation(NAMES["max_message_bytes"], f"{size_bytes / KIB:g}", _numbers(kilobytes), of_service)
 
 
 def _receive_violations(entity: QueueDescription | SubscriptionDescription, limits: Limits) -> Iterator[Violation]:
@@ -246,21 +247,23 @@ def _receive_violations(entity: QueueDescription | SubscriptionDescription, limi
     if entity.lock_duration_ms not in limits.lock_duration_ms:
         yield _lock_duration(entity.lock_duration_ms, limits.lock_duration_ms)
     if entity.max_delivery_count not in limits.max_delivery_count:
-        yield Violation("MaxDeliveryCount", str(entity.max_delivery_count), _numbers(limits.max_delivery_count))
+        yield Violation(
+            NAMES["max_delivery_count"], str(entity.max_delivery_count), _numbers(limits.max_delivery_count)
+        )
     yield from _common_violations(entity, limits)
     if entity.forward_to is not None and entity.requires_session:
         refusal = service_errors.forwards_sessions(entity.forward_to)
-        yield Violation("ForwardTo", repr(entity.forward_to), "none, as RequiresSession is true", refusal)
+        yield Violation(NAMES["forward_to"], repr(entity.forward_to), "none, as RequiresSession is true", refusal)
 
 
 def _common_violations(entity: EntityDescription, limits: Limits) -> Iterator[Violation]:
     if entity.default_ttl_ms not in limits.ttl_ms:
-        yield _duration("DefaultMessageTimeToLive", entity.default_ttl_ms, limits.ttl_ms)
+        yield _duration(NAMES["default_ttl_ms"], entity.default_ttl_ms, limits.ttl_ms)
     idle_ms = entity.auto_delete_on_idle_ms
     if idle_ms is not None and idle_ms not in limits.auto_delete_on_idle_ms:
-        yield _duration("AutoDeleteOnIdle", idle_ms, limits.auto_delete_on_idle_ms)
+        yield _duration(NAMES["auto_delete_on_idle_ms"], idle_ms, limits.auto_delete_on_idle_ms)
     if entity.user_metadata is not None:
-        yield from _text("UserMetadata", entity.user_metadata, 0, limits.user_metadata_length_max)
+        yield from _text(NAMES["user_metadata"], entity.user_metadata, 0, limits.user_metadata_length_max)
 
 
 def _subscription_name(subscription: SubscriptionDescription, limits: Limits) -> Iterator[Violation]:
@@ -324,7 +327,7 @@ def _lock_duration(duration_ms: int, allowed: Range) -> Violation:
     refusal = None
     if allowed.stop is not None and duration_ms > allowed.stop:
         refusal = service_errors.lock_too_long(allowed.stop // MINUTE_MS, format_span(duration_ms))
-    return replace(_duration("LockDuration", duration_ms, allowed), refusal=refusal)
+    return replace(_duration(NAMES["lock_duration_ms"], duration_ms, allowed), refusal=refusal)
 
 
 def _duration(label: str, value_ms: int | None, allowed: Range) -> Violation:

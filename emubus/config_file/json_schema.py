@@ -5,15 +5,17 @@ Knows how the type of a property is written in JSON Schema. Editors compare name
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from ..broker.keys import Right
 from ..broker.model.descriptions import TEXT_TYPE_NAMES, EntityStatus
-from .cursor import Cursor
+from ..broker.model.properties import Value
 from .properties import (
+    CLIENT,
     CORRELATION_PROPERTIES,
     FILTER_TYPE_SPELLINGS,
+    KEYS,
     LOGGING_TYPES,
     QUEUE_PROPERTIES,
     SQL_PROPERTIES,
@@ -27,19 +29,20 @@ JsonSchema = dict[str, object]
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _TEXT: Final[JsonSchema] = {"type": "string"}
 _DURATION: Final[JsonSchema] = {"type": "string", "pattern": "^P", "description": "ISO 8601, such as PT1M"}
-_TYPES: Final[Mapping[Callable[[Cursor], object], JsonSchema]] = {
-    Cursor.boolean: {"type": "boolean"},
-    Cursor.integer: {"type": "integer"},
-    Cursor.kilobytes: {"type": "integer"},
-    Cursor.duration: _DURATION,
-    Cursor.limit: _DURATION,
-    Cursor.optional_text: _TEXT,
-    Cursor.status: {"enum": [each.value for each in EntityStatus]},
-    Cursor.jms_subscription: {
-        "type": "object",
-        "properties": {"ClientId": _TEXT, "IsDurable": {"const": True}, "IsShared": {"type": "boolean"}},
-        "additionalProperties": False,
-    },
+_TYPES: Final[Mapping[Value, JsonSchema]] = {
+    Value.BOOLEAN: {"type": "boolean"},
+    Value.COUNT: {"type": "integer"},
+    Value.BYTES: {"type": "integer"},
+    Value.DURATION: _DURATION,
+    Value.LIMIT: _DURATION,
+    Value.TEXT: _TEXT,
+    Value.TARGET: _TEXT,
+    Value.STATUS: {"enum": [each.value for each in EntityStatus]},
+}
+_CLIENT: Final[JsonSchema] = {
+    "type": "object",
+    "properties": {"ClientId": _TEXT, "IsDurable": {"const": True}, "IsShared": {"type": "boolean"}},
+    "additionalProperties": False,
 }
 _TYPED: Final[JsonSchema] = {
     "type": "object",
@@ -57,9 +60,9 @@ def schema() -> JsonSchema:
     namespace = _object(
         {
             "Name": _TEXT,
-            "Queues": _list(_object({"Name": _TEXT, "Properties": _properties(QUEUE_PROPERTIES, True)}, "Name")),
+            "Queues": _list(_object({"Name": _TEXT, "Properties": _stored(QUEUE_PROPERTIES)}, "Name")),
             "Topics": _list(_topic()),
-            "AuthorizationRules": _list(_key()),
+            KEYS: _list(_key()),
         },
         "Name",
     )
@@ -76,10 +79,15 @@ def schema() -> JsonSchema:
 
 def _topic() -> JsonSchema:
     rule = _object({"Name": _TEXT, "Properties": _rule()}, "Name", "Properties")
-    properties = _properties(SUBSCRIPTION_PROPERTIES, False)
+    properties = _object({**_properties(SUBSCRIPTION_PROPERTIES), CLIENT: _CLIENT})
     subscription = _object({"Name": _TEXT, "Properties": properties, "Rules": _list(rule)}, "Name")
     return _object(
-        {"Name": _TEXT, "Properties": _properties(TOPIC_PROPERTIES, True), "Subscriptions": _list(subscription)}, "Name"
+        {
+            "Name": _TEXT,
+            "Properties": _stored(TOPIC_PROPERTIES),
+            "Subscriptions": _list(subscription),
+        },
+        "Name",
     )
 
 
@@ -108,9 +116,12 @@ def _key() -> JsonSchema:
     )
 
 
-def _properties(table: Properties, with_keys: bool) -> JsonSchema:
-    known = {name: _TYPES[read] for name, (_, read) in table.items()}
-    return _object({**known, "AuthorizationRules": _list(_key())} if with_keys else known)
+def _stored(table: Properties) -> JsonSchema:
+    return _object({**_properties(table), KEYS: _list(_key())})
+
+
+def _properties(table: Properties) -> dict[str, JsonSchema]:
+    return {name: _TYPES[row.value] for name, row in table.items()}
 
 
 def _list(items: JsonSchema) -> JsonSchema:

@@ -1,7 +1,7 @@
-"""The schema of Config.json: one table per kind of object, with property name, field and type.
+"""Names in Config.json: the properties of entities, by the table of `broker/model/properties.py`, and those of rules.
 
-Knows names, fields and how a value is read. Reading, writing, the JSON Schema and the command line use the tables. Does
-not know which values are allowed.
+Knows how each kind of value is read. Reading, writing, the JSON Schema, the import of ARM templates and the command
+line use the tables. Does not know which values are allowed.
 """
 
 from __future__ import annotations
@@ -9,48 +9,43 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from ..broker.model.descriptions import (
+    EntityDescription,
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
+from ..broker.model.properties import PROPERTIES_OF, Property, Value
 from .cursor import Cursor
 
 LOGGING_TYPES: Final = ("File", "Console", "File,Console", "Console,File")
 
-Properties = Mapping[str, tuple[str, Callable[[Cursor], object]]]
-"""Property name: the field of the description, and how the value is read."""
+Properties = Mapping[str, Property]
+"""Rows of the table by their names."""
 
-_COMMON: Final[Properties] = {
-    "AutoDeleteOnIdle": ("auto_delete_on_idle_ms", Cursor.limit),
-    "DefaultMessageTimeToLive": ("default_ttl_ms", Cursor.limit),
-    "EnableBatchedOperations": ("enable_batched_operations", Cursor.boolean),
-    "Status": ("status", Cursor.status),
-    "UserMetadata": ("user_metadata", Cursor.optional_text),
+READERS: Final[Mapping[Value, Callable[[Cursor], object]]] = {
+    Value.BOOLEAN: Cursor.boolean,
+    Value.COUNT: Cursor.integer,
+    Value.BYTES: Cursor.kilobytes,
+    Value.DURATION: Cursor.duration,
+    Value.LIMIT: Cursor.limit,
+    Value.TEXT: Cursor.optional_text,
+    Value.TARGET: Cursor.optional_text,
+    Value.STATUS: Cursor.status,
 }
-_STORED: Final[Properties] = {
-    "DuplicateDetectionHistoryTimeWindow": ("duplicate_window_ms", Cursor.duration),
-    "EnableExpress": ("enable_express", Cursor.boolean),
-    "EnablePartitioning": ("enable_partitioning", Cursor.boolean),
-    "MaxMessageSizeInKilobytes": ("max_message_bytes", Cursor.kilobytes),
-    "MaxSizeInMegabytes": ("max_size_mb", Cursor.integer),
-    "RequiresDuplicateDetection": ("requires_duplicate_detection", Cursor.boolean),
-}
-_RECEIVED: Final[Properties] = {
-    "DeadLetteringOnMessageExpiration": ("dead_letter_on_expiration", Cursor.boolean),
-    "ForwardDeadLetteredMessagesTo": ("forward_dead_letters_to", Cursor.optional_text),
-    "ForwardTo": ("forward_to", Cursor.optional_text),
-    "LockDuration": ("lock_duration_ms", Cursor.duration),
-    "MaxDeliveryCount": ("max_delivery_count", Cursor.integer),
-    "RequiresSession": ("requires_session", Cursor.boolean),
-}
-QUEUE_PROPERTIES: Final[Properties] = {**_COMMON, **_STORED, **_RECEIVED}
-TOPIC_PROPERTIES: Final[Properties] = {
-    **_COMMON,
-    **_STORED,
-    "SupportOrdering": ("support_ordering", Cursor.boolean),
-}
-SUBSCRIPTION_PROPERTIES: Final[Properties] = {
-    **_COMMON,
-    **_RECEIVED,
-    "ClientAffineProperties": ("jms", Cursor.jms_subscription),
-    "DeadLetteringOnFilterEvaluationExceptions": ("dead_letter_on_filter_exceptions", Cursor.boolean),
-}
+
+
+def _named(kind: type[EntityDescription]) -> Properties:
+    return {row.name: row for row in PROPERTIES_OF[kind]}
+
+
+QUEUE_PROPERTIES: Final = _named(QueueDescription)
+TOPIC_PROPERTIES: Final = _named(TopicDescription)
+SUBSCRIPTION_PROPERTIES: Final = _named(SubscriptionDescription)
+KEYS: Final = "AuthorizationRules"
+"""Among the properties of a queue, a topic and the namespace: its shared keys."""
+CLIENT: Final = "ClientAffineProperties"
+"""Among the properties of a subscription: what marks one that JMS has made."""
 CORRELATION_PROPERTIES: Final[Mapping[str, str]] = {
     "ContentType": "content_type",
     "CorrelationId": "correlation_id",

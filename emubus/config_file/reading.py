@@ -39,6 +39,7 @@ from ..broker.model.descriptions import (
     with_fields,
 )
 from ..broker.model.profiles import Limits, defaults_of, size_mb_from_client
+from ..broker.model.properties import Value
 from ..broker.model.validation import (
     Violation,
     forwards_to_itself,
@@ -52,11 +53,14 @@ from ..broker.rules import FilterError, compile_filter
 from .cursor import ConfigFileError, Cursor, Members, Problem, items_of, json_of, refuse_duplicates
 from .json_text import JsonTextError, parse_json
 from .properties import (
+    CLIENT,
     CORRELATION_PROPERTIES,
     FILTER_TYPE_SPELLINGS,
     IDLE,
+    KEYS,
     LOGGING_TYPES,
     QUEUE_PROPERTIES,
+    READERS,
     SQL_PROPERTIES,
     SUBSCRIPTION_PROPERTIES,
     TOPIC_PROPERTIES,
@@ -139,7 +143,7 @@ class _Reader:
         return FileConfig(topology, tuple(self.keys))
 
     def namespace(self, cursor: Cursor) -> Topology:
-        members = cursor.members(("Name", "Queues", "Topics", "AuthorizationRules"), required=["Name"])
+        members = cursor.members(("Name", "Queues", "Topics", KEYS), required=["Name"])
         name = members["Name"].text()
         if not _NAMESPACE_NAME.fullmatch(name):
             members["Name"].note(
@@ -168,7 +172,7 @@ class _Reader:
     def queue(self, cursor: Cursor) -> QueueDescription:
         members = cursor.members(("Name", "Properties"), required=["Name"])
         name = members["Name"].text()
-        properties = self.properties(members, QUEUE_PROPERTIES, with_keys=True)
+        properties = self.properties(members, QUEUE_PROPERTIES, KEYS)
         queue = QueueDescription(name, **defaults_of(QueueDescription, self.limits))
         queue = with_fields(queue, self.values(properties, QUEUE_PROPERTIES))
         keys = self.authorization_rules(properties)
@@ -180,7 +184,7 @@ class _Reader:
     def topic(self, cursor: Cursor) -> tuple[TopicDescription, list[SubscriptionDescription]]:
         members = cursor.members(("Name", "Properties", "Subscriptions"), required=["Name"])
         name = members["Name"].text()
-        properties = self.properties(members, TOPIC_PROPERTIES, with_keys=True)
+        properties = self.properties(members, TOPIC_PROPERTIES, KEYS)
         topic = TopicDescription(name, **defaults_of(TopicDescription, self.limits))
         topic = with_fields(topic, self.values(properties, TOPIC_PROPERTIES))
         keys = self.authorization_rules(properties)
@@ -202,7 +206,7 @@ class _Reader:
 
     def subscription(self, cursor: Cursor, topic_name: str) -> SubscriptionDescription:
         members = cursor.members(("Name", "Properties", "Rules"), required=["Name"])
-        properties = self.properties(members, SUBSCRIPTION_PROPERTIES)
+        properties = self.properties(members, SUBSCRIPTION_PROPERTIES, CLIENT)
         given = self.values(properties, SUBSCRIPTION_PROPERTIES)
         defaults = defaults_of(SubscriptionDescription, self.limits)
         cursors = items_of(members, "Rules")
@@ -214,6 +218,9 @@ class _Reader:
             topic_name, members["Name"].text(), rules=rules or DEFAULT_RULES, **defaults
         )
         subscription = with_fields(subscription, given)
+        if CLIENT in properties:
+            with suppress(ConfigFileError):  # it is noted
+                subscription = replace(subscription, jms=properties[CLIENT].jms_subscription())
         violations = subscription_violations(subscription, self.limits)
         violations += forwards_to_itself(subscription, subscription.path)
         _refuse(violations, cursor, {**members, **properties}, self.limits)
@@ -271,22 +278,19 @@ class _Reader:
 
     # ------------------------------------------------------------ parts of entities
 
-    def properties(self, members: Members, known: Properties, *, with_keys: bool = False) -> Members:
-        """The members of `Properties`; `with_keys` it may hold authorisation rules."""
-        if "Properties" not in members:
-            return {}
-        names = (*known, "AuthorizationRules") if with_keys else tuple(known)
-        return members["Properties"].members(names)
+    def properties(self, members: Members, known: Properties, part: str) -> Members:
+        """The members of `Properties`: those of the table, and `part`, which the caller reads."""
+        return members["Properties"].members((*known, part)) if "Properties" in members else {}
 
     def values(self, properties: Members, known: Properties) -> dict[str, object]:
         """The fields of a description that the file sets."""
         values: dict[str, object] = {}
         for name, cursor in properties.items():
             if name in known:
-                target, read = known[name]
+                row = known[name]
                 with suppress(ConfigFileError):  # it is noted
-                    values[target] = read(cursor)
-                if name in ("ForwardTo", "ForwardDeadLetteredMessagesTo") and values.get(target) is not None:
+                    values[row.field] = READERS[row.value](cursor)
+                if row.value is Value.TARGET and values.get(row.field) is not None:
                     self.forwards.append(cursor)
         return values
 
@@ -305,7 +309,7 @@ class _Reader:
         """The authorisation rules of the namespace or an entity; Manage includes the other rights."""
         found: list[AuthorizationRule] = []
         known = ("KeyName", "Rights", "PrimaryKey", "SecondaryKey")
-        for cursor in items_of(members, "AuthorizationRules"):
+        for cursor in items_of(members, KEYS):
             parts = cursor.members(known, required=["KeyName", "Rights", "PrimaryKey"])
             rights = frozenset(Right(each.choice(*Right)) for each in parts["Rights"].items())
             if not rights:

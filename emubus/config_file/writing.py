@@ -35,8 +35,11 @@ from ..broker.model.descriptions import (
 )
 from ..broker.model.durations import format_duration
 from ..broker.model.profiles import KIB
+from ..broker.model.properties import Value
 from .properties import (
+    CLIENT,
     CORRELATION_PROPERTIES,
+    KEYS,
     QUEUE_PROPERTIES,
     SUBSCRIPTION_PROPERTIES,
     TOPIC_PROPERTIES,
@@ -45,9 +48,6 @@ from .properties import (
 
 JsonObject = dict[str, object]
 
-_BY_PROFILE: Final = ("lock_duration_ms", "max_delivery_count", "default_ttl_ms", "max_size_mb")
-"""Fields whose default depends on the profile."""
-_TARGETS: Final = ("forward_to", "forward_dead_letters_to")
 NOTHING: Final = RuleDescription("$Nothing", FalseFilter())
 
 
@@ -62,7 +62,7 @@ def config_json(namespace: str, entities: Iterable[Description], keys: Sequence[
     own: JsonObject = {"Name": namespace}
     rules = [_key_json(each) for each in keys if each != DEFAULT_SHARED_KEY and each.scope is None]
     if rules:
-        own["AuthorizationRules"] = rules
+        own[KEYS] = rules
     own["Queues"] = [_queue(each) for each in found if isinstance(each, QueueDescription)]
     topics = [each for each in found if isinstance(each, TopicDescription)]
     own["Topics"] = [_topic(each, subscriptions.get(entity_key(each.name), ())) for each in topics]
@@ -84,7 +84,8 @@ def _topic(topic: TopicDescription, subscriptions: Iterable[SubscriptionDescript
 
 
 def _subscription(subscription: SubscriptionDescription) -> JsonObject:
-    found: JsonObject = {"Name": subscription.name, "Properties": _properties(subscription, SUBSCRIPTION_PROPERTIES)}
+    properties = {**_properties(subscription, SUBSCRIPTION_PROPERTIES), **_client(subscription.jms)}
+    found: JsonObject = {"Name": subscription.name, "Properties": properties}
     rules = subscription.rules
     if len(rules) == 1 and is_same(rules[0], DEFAULT_RULES[0]):
         return found
@@ -94,25 +95,29 @@ def _subscription(subscription: SubscriptionDescription) -> JsonObject:
 def _properties(description: Description, table: Properties) -> JsonObject:
     defaults = {each.name: each.default for each in fields(description) if each.default is not MISSING}
     written: JsonObject = {}
-    for name, (field, _) in table.items():
-        value = getattr(description, field)
-        if field in _BY_PROFILE or value != defaults[field]:
-            written[name] = _value(field, value)
+    for name, row in table.items():
+        value = getattr(description, row.field)
+        if row.is_by_profile or value != defaults[row.field]:
+            written[name] = _value(row.value, value)
     return written
 
 
-def _value(field: str, value: object) -> object:
-    match value:
-        case str() if field in _TARGETS:
+def _value(kind: Value, value: object) -> object:
+    match kind, value:
+        case Value.TARGET, str():
             return strip_authority(value)
-        case int() if field == "max_message_bytes":
+        case Value.BYTES, int():
             return value // KIB
-        case JmsSubscription(client_id=client_id, is_shared=is_shared):
-            return {"ClientId": client_id, "IsDurable": True, "IsShared": is_shared}
-        case int() | None if field.endswith("_ms"):
+        case ((Value.DURATION | Value.LIMIT), (int() | None)):
             return format_duration(value)
         case _:
             return value
+
+
+def _client(jms: JmsSubscription | None) -> JsonObject:
+    if jms is None:
+        return {}
+    return {CLIENT: {"ClientId": jms.client_id, "IsDurable": True, "IsShared": jms.is_shared}}
 
 
 def _rule(rule: RuleDescription) -> JsonObject:
@@ -151,7 +156,7 @@ def _values(values: Mapping[str, PropertyValue]) -> JsonObject:
 
 def _keys(rules: Iterable[AuthorizationRule]) -> JsonObject:
     found = [_key(each.key_name, each.rights, each.primary_key, each.secondary_key) for each in rules]
-    return {"AuthorizationRules": found} if found else {}
+    return {KEYS: found} if found else {}
 
 
 def _key_json(key: SharedKey) -> JsonObject:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ..config_file.properties import QUEUE_PROPERTIES, SUBSCRIPTION_PROPERTIES, TOPIC_PROPERTIES
+from ..config_file.properties import CLIENT, QUEUE_PROPERTIES, SUBSCRIPTION_PROPERTIES, TOPIC_PROPERTIES
 from .expressions import Budget, Scope, TooMuch, Unresolved
 
 LOOP_COUNT_MAX: Final = 10_000
@@ -22,12 +22,11 @@ NESTED_MAX: Final = 8
 _NAMESPACE: Final = "microsoft.servicebus/namespaces"
 _DEPLOYMENT: Final = "microsoft.resources/deployments"
 _IS_OF_JMS: Final = "IsClientAffine"
-_CLIENT: Final = "ClientAffineProperties"
 _RULE: Final = ("FilterType", "SqlFilter", "CorrelationFilter", "Action")
 _KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     f"{_NAMESPACE}/queues": tuple(QUEUE_PROPERTIES),
     f"{_NAMESPACE}/topics": tuple(TOPIC_PROPERTIES),
-    f"{_NAMESPACE}/topics/subscriptions": (*SUBSCRIPTION_PROPERTIES, _IS_OF_JMS),
+    f"{_NAMESPACE}/topics/subscriptions": (*SUBSCRIPTION_PROPERTIES, CLIENT, _IS_OF_JMS),
     f"{_NAMESPACE}/topics/subscriptions/rules": _RULE,
 }
 JsonObject = dict[str, object]
@@ -55,7 +54,7 @@ class Found:
 
     def _subscription(self, topic: str, name: str) -> JsonObject:
         key = (topic.lower(), name.lower())
-        of_jms = _CLIENT in self.subscriptions[topic, name]
+        of_jms = CLIENT in self.subscriptions[topic, name]
         rules = [
             {"Name": rule, "Properties": _with_selector(properties) if of_jms and rule == "$Default" else properties}
             for (of, subscription, rule), properties in self.rules.items()
@@ -195,10 +194,10 @@ def _one(found: Found, kind: str, name: str, resource: Mapping[str, object], sco
     elif lowered.endswith("/topics"):
         found.topics["/".join(parts)] = properties
     elif lowered.endswith("/subscriptions"):
-        if properties.pop(_IS_OF_JMS, _CLIENT in properties) is True:
-            properties.setdefault(_CLIENT, {})
+        if properties.pop(_IS_OF_JMS, CLIENT in properties) is True:
+            properties.setdefault(CLIENT, {})
         else:
-            properties.pop(_CLIENT, None)
+            properties.pop(CLIENT, None)
         found.subscriptions["/".join(parts[:-1]), parts[-1]] = properties
     else:
         found.rules["/".join(parts[:-2]), parts[-2], parts[-1]] = properties

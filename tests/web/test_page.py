@@ -401,7 +401,7 @@ def test_a_partitioned_queue_is_created_with_its_properties(tab: Tab, server: Em
     page = tab.open(f"{PAGE}/create")
     page.get_by_label("Name").fill(name)
     page.get_by_label("Enable partitioning").check()
-    page.get_by_label("Require message sessions").check()
+    page.get_by_label("Message sessions").check()
     page.get_by_label("Lock duration").fill("9m")
     page.get_by_role("button", name="Create the queue").click()
     expect(page.get_by_role("alert")).to_contain_text("LockDuration")

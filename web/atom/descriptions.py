@@ -16,8 +16,9 @@ from ...broker.ids import new_shared_key
 from ...broker.model.catalog import Description
 from ...broker.model.descriptions import JmsSubscription, QueueDescription, SubscriptionDescription, TopicDescription
 from ...broker.model.profiles import Limits, defaults_of, size_mb_from_client
+from ...broker.model.properties import PROPERTIES_OF, Property
 from ..errors import excerpt
-from .fields import FIELDS, Field, boolean
+from .fields import FIELDS, READ, boolean
 from .keys import keys_in
 from .parsing import bad, child, children, local_name, text_of
 from .rules import rule_of
@@ -27,7 +28,6 @@ _BY_NAME: Final = {
     kind: {field.name: (position, field) for position, field in enumerate(fields)} for kind, fields in FIELDS.items()
 }
 SDK_SIZE_MB: Final = 1024
-_KEPT: Final = ("max_message_bytes",)  # unknown to older api-versions: an update keeps them
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,25 +115,25 @@ def _values(node: Element, kind: type[Description], version: str) -> tuple[dict[
     reached = 0
     for part in children(node):
         position, field = _BY_NAME[kind].get(local_name(part), (reached, None))
-        if field is None or field.attribute is None or field.read is None or field.attribute in values:
+        row = None if field is None else field.own
+        if row is None or row.field in values:
             continue
-        values[field.attribute] = _read(part, field, version)
+        values[row.field] = _read(part, row, version)
         if position < reached:
-            late.add(field.attribute)
+            late.add(row.field)
         reached = max(reached, position)
     return values, late
 
 
-def _read(part: Element, field: Field, version: str) -> object:
-    if field.since > version:
-        raise bad(f"The element '{field.name}' is not known in api-version {version}; it came with {field.since}.")
-    assert field.read is not None
+def _read(part: Element, row: Property, version: str) -> object:
+    if row.since > version:
+        raise bad(f"The element '{row.name}' is not known in api-version {version}; it came with {row.since}.")
     text = text_of(part).strip()
     try:
-        return field.read(text)
+        return READ[row.value](text)
     except ValueError as error:
         problem = excerpt(str(error)) if text else "it is empty"
-        raise bad(f"The value of '{field.name}' can't be used: {problem}.") from None
+        raise bad(f"The value of '{row.name}' can't be used: {problem}.") from None
 
 
 def _never_idle(values: dict[str, object], late: Collection[str]) -> None:
@@ -160,9 +160,7 @@ def _bring_within(values: dict[str, object], given: Mapping[str, object], limits
 
 
 def _stays(kind: type[Description], known: Description | None) -> dict[str, object]:
-    """The values that an update keeps when it does not name them."""
+    """The values that an update keeps when it does not name them: what is fixed, and what older api-versions lack."""
     if type(known) is not kind:
         return {}
-    names = [field.attribute for field in FIELDS[kind] if field.attribute is not None]
-    fixed = {field.attribute for field in FIELDS[kind] if field.is_fixed}
-    return {name: getattr(known, name) for name in names if name in fixed or name in _KEPT}
+    return {row.field: getattr(known, row.field) for row in PROPERTIES_OF[kind] if row.is_fixed or row.since}

@@ -5,18 +5,12 @@ Writes a description so that the server reads the same one, with the names and o
 
 from __future__ import annotations
 
-from typing import Final
-
 from ...broker.model.catalog import Description
 from ...broker.model.descriptions import RuleDescription, SubscriptionDescription
-from ...broker.model.durations import format_duration
-from ...broker.model.profiles import KIB
 from ..markup import ATOM, CONNECT, INSTANCE, element
-from .fields import FIELDS, Field, client_affine
+from .fields import FIELDS, KEYS, Field, client_affine, written
 from .keys import keys_markup
 from .rules import KIND, rule_markup
-
-_BYTES: Final = "max_message_bytes"
 
 
 def entity_entry(description: Description) -> bytes:
@@ -24,7 +18,7 @@ def entity_entry(description: Description) -> bytes:
 
     ValueError if the largest message is not a multiple of 1 KiB, the unit of the API.
     """
-    parts = [_part(field, description) for field in FIELDS[type(description)] if field.attribute is not None]
+    parts = [_part(field, description) for field in FIELDS[type(description)]]
     if isinstance(description, SubscriptionDescription) and description.rules:
         rule = rule_markup(description.rules[0])
         parts.append(f"<Default{rule.removeprefix('<').removesuffix(f'{KIND}>')}Default{KIND}>")
@@ -49,16 +43,9 @@ def _entry(markup: str) -> bytes:
 
 
 def _part(field: Field, description: Description) -> str:
-    attribute = str(field.attribute)
-    value = getattr(description, attribute)
-    if field.is_markup:
-        return keys_markup(value)
-    if attribute.endswith("_ms"):
-        return element(field.name, format_duration(value))
-    if value is None:
+    """The element of what clients may set; "" for others and for what is not set."""
+    if field is KEYS and not isinstance(description, SubscriptionDescription):
+        return keys_markup(description.authorization_rules)
+    if field.own is None:
         return ""
-    if attribute == _BYTES:
-        if value % KIB:
-            raise ValueError(f"{_BYTES} is {value}; it must be a multiple of {KIB}")
-        value //= KIB
-    return element(field.name, str(value).lower() if isinstance(value, bool) else str(value))
+    return element(field.name, written(field.own, getattr(description, field.own.field)))

@@ -1,8 +1,8 @@
 """The elements of each kind of description, in the service's order: one table per kind, for reading and for writing.
 
-Knows the names, the order, the spelling of values, and since which api-version an element exists [http 2, 3]. Does not
-know which values are allowed (`broker/model/profiles.py`), or where counts and instants come from: an `EntityView` has
-them.
+Knows the order, the spelling of values, and the elements that clients can't set [http 2, 3]; the others are the rows of
+`broker/model/properties.py`. Does not know which values are allowed (`broker/model/profiles.py`), or where counts and
+instants come from: an `EntityView` has them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from ...broker.model.descriptions import (
 )
 from ...broker.model.durations import format_duration, parse_duration, parse_limit
 from ...broker.model.profiles import KIB, Limits, aggregate_size_mb, message_bytes_max
+from ...broker.model.properties import MESSAGE_SIZE_SINCE, PROPERTIES_OF, SERVICE_NAMES, Property, Value
 from ..markup import CONNECT, COUNTS, INSTANCE, element, instant
 from .keys import keys_markup
 
-MESSAGE_SIZE_SINCE: Final = "2021-05"
 FILTER_COUNTS_SINCE: Final = "2024-05"
 
 
@@ -69,17 +69,12 @@ class EntityView:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """An element: `show` writes its text (None: no element); `read` reads it, if clients may set it.
-
-    `attribute` is the field of the description that a read value is for; `is_fixed` if it is chosen at creation.
-    """
+    """An element: `show` writes its text (None: no element); `own` is the property that clients may set with it."""
 
     name: str
     show: Callable[[EntityView], str | None]
-    attribute: str | None = None
-    read: Callable[[str], object] | None = None
+    own: Property | None = None
     since: str = ""
-    is_fixed: bool = False
     is_markup: bool = False
 
 
@@ -98,7 +93,7 @@ def boolean(text: str) -> bool:
     return value
 
 
-def whole(text: str) -> int:
+def _whole(text: str) -> int:
     """A whole number of at most 20 digits. ValueError."""
     if len(text) > 20 or not text.lstrip("-").isdecimal() or not text.isascii():
         raise ValueError(f"'{text[:20]}' is not a whole number")
@@ -112,21 +107,45 @@ def _status(text: str) -> EntityStatus:
         raise ValueError(f"'{text}' is none of {', '.join(EntityStatus)}") from None
 
 
-def _written(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _address_in(text: str) -> str | None:
+    """A forwarding target: a name, or an address, whose scheme and host the service returns in lower case.
+
+    The live tests of the JavaScript SDK expect that.
+    """
+    host = _HOST.match(text)
+    return text or None if host is None else host[0].lower() + text[host.end() :]
 
 
-def _plain(name: str, attribute: str, read: Callable[[str], object], *, is_fixed: bool = False) -> Field:
-    return Field(name, lambda view: _written(getattr(view.description, attribute)), attribute, read, is_fixed=is_fixed)
+READ: Final[Mapping[Value, Callable[[str], object]]] = {
+    Value.BOOLEAN: boolean,
+    Value.COUNT: _whole,
+    Value.BYTES: lambda text: _whole(text) * KIB,
+    Value.DURATION: parse_duration,
+    Value.LIMIT: parse_limit,
+    Value.TEXT: lambda text: text or None,  # an empty text means None; the service would refuse the element
+    Value.TARGET: _address_in,
+    Value.STATUS: _status,
+}
+"""What the text of an element means; ValueError."""
 
 
-def _span(name: str, attribute: str, read: Callable[[str], object] = parse_limit) -> Field:
-    return Field(name, lambda view: format_duration(getattr(view.description, attribute)), attribute, read)
+def written(row: Property, value: object) -> str | None:
+    """The text of an element, None for no element. ValueError for bytes that are not a multiple of 1 KiB."""
+    match row.value, value:
+        case ((Value.DURATION | Value.LIMIT), (int() | None)):
+            return format_duration(value)
+        case Value.BYTES, int():
+            if value % KIB:
+                raise ValueError(f"{row.field} is {value}; it must be a multiple of {KIB}")
+            return str(value // KIB)
+        case _, bool():
+            return _boolean(value)
+        case _:
+            return None if value is None else str(value)
 
 
-def _text(name: str, attribute: str) -> Field:
-    # An empty text means None; the service would refuse the element.
-    return Field(name, lambda view: getattr(view.description, attribute), attribute, lambda text: text or None)
+def _boolean(value: bool) -> str:
+    return str(value).lower()
 
 
 def _forward_to(view: EntityView) -> str | None:
@@ -135,17 +154,19 @@ def _forward_to(view: EntityView) -> str | None:
     return shown or getattr(description, "forward_to", None)
 
 
-def _address(name: str, attribute: str) -> Field:
-    return Field(name, lambda view: getattr(view.description, attribute), attribute, _address_in)
+_SHOWN: Final[Mapping[str, Callable[[EntityView], str | None]]] = {
+    "forward_to": _forward_to,
+    "max_message_bytes": lambda view: str(message_bytes_max(view.top_level, view.limits) // KIB),
+    "max_size_mb": lambda view: str(aggregate_size_mb(view.top_level, view.limits)),
+}
+"""Properties whose element says something else than the description."""
 
 
-def _address_in(text: str) -> str | None:
-    """A forwarding target: a name, or an address, whose scheme and host the service returns in lower case.
+def _settable(row: Property) -> Field:
+    def show(view: EntityView) -> str | None:
+        return written(row, getattr(view.description, row.field))
 
-    The live tests of the JavaScript SDK expect that.
-    """
-    host = _HOST.match(text)
-    return text or None if host is None else host[0].lower() + text[host.end() :]
+    return Field(row.name, _SHOWN.get(row.field, show), row, row.since)
 
 
 def _constant(name: str, text: str) -> Field:
@@ -180,7 +201,7 @@ def client_affine(own: JmsSubscription | None) -> str | None:
     """The element with the client of a subscription of JMS; None for other subscriptions."""
     if own is None:
         return None
-    parts = {"ClientId": own.client_id, "IsDurable": _written(own.is_durable), "IsShared": _written(own.is_shared)}
+    parts = {"ClientId": own.client_id, "IsDurable": _boolean(own.is_durable), "IsShared": _boolean(own.is_shared)}
     inner = "".join(element(name, text) for name, text in parts.items())
     return f"<ClientAffineProperties>{inner}</ClientAffineProperties>"
 
@@ -199,95 +220,62 @@ def _accessed_subscription(view: EntityView) -> str:
 
 # ---------------------------------------------------------------- the tables
 
-_LOCK = _span("LockDuration", "lock_duration_ms", parse_duration)
-_SIZE = Field(
-    "MaxSizeInMegabytes",
-    lambda view: str(aggregate_size_mb(view.top_level, view.limits)),
-    "max_size_mb",
-    whole,
-)
-_DUPLICATES = _plain("RequiresDuplicateDetection", "requires_duplicate_detection", boolean, is_fixed=True)
-_SESSION = _plain("RequiresSession", "requires_session", boolean, is_fixed=True)
-_TTL = _span("DefaultMessageTimeToLive", "default_ttl_ms")
-_EXPIRATION = _plain("DeadLetteringOnMessageExpiration", "dead_letter_on_expiration", boolean)
-_WINDOW = _span("DuplicateDetectionHistoryTimeWindow", "duplicate_window_ms", parse_duration)
-_DELIVERIES = _plain("MaxDeliveryCount", "max_delivery_count", whole)
-_BATCHED = _plain("EnableBatchedOperations", "enable_batched_operations", boolean)
 _BYTES = Field("SizeInBytes", lambda view: str(view.totals.bytes_used if view.details else 0))
 _MESSAGES = Field("MessageCount", _message_count)
 _ANONYMOUS = _constant("IsAnonymousAccessible", "false")
-_KEYS = Field(
-    "AuthorizationRules",
-    lambda view: keys_markup(view.top_level.authorization_rules),
-    "authorization_rules",
-    is_markup=True,
-)
-_STATUS = _plain("Status", "status", _status)
-_FORWARD = Field("ForwardTo", _forward_to, "forward_to", _address_in)
-_METADATA = _text("UserMetadata", "user_metadata")
+KEYS: Final = Field("AuthorizationRules", lambda view: keys_markup(view.top_level.authorization_rules), is_markup=True)
 _CREATED = Field("CreatedAt", lambda view: instant(view.entry.created_at))
 _UPDATED = Field("UpdatedAt", lambda view: instant(view.entry.updated_at))
 _ACCESSED = Field("AccessedAt", _detail(lambda view: instant(view.accessed_at)))
 _COUNTS = Field("CountDetails", _detail(_count_details), is_markup=True)
-_IDLE = _span("AutoDeleteOnIdle", "auto_delete_on_idle_ms")
-_PARTITIONED = _plain("EnablePartitioning", "enable_partitioning", boolean, is_fixed=True)
 _AVAILABILITY = Field("EntityAvailabilityStatus", lambda view: "Limited" if view.totals.is_limited else "Available")
-_FORWARD_DEAD = _address("ForwardDeadLetteredMessagesTo", "forward_dead_letters_to")
-_EXPRESS = _plain("EnableExpress", "enable_express", boolean)
-_MESSAGE_SIZE = Field(
-    "MaxMessageSizeInKilobytes",
-    lambda view: str(message_bytes_max(view.top_level, view.limits) // KIB),
-    "max_message_bytes",
-    lambda text: whole(text) * KIB,
-    since=MESSAGE_SIZE_SINCE,
-)
 
-FIELDS: Final[Mapping[type[Description], tuple[Field, ...]]] = {
+_ORDER: Final[Mapping[type[Description], tuple[str | Field, ...]]] = {
     QueueDescription: (
-        _LOCK,
-        _SIZE,
-        _DUPLICATES,
-        _SESSION,
-        _TTL,
-        _EXPIRATION,
-        _WINDOW,
-        _DELIVERIES,
-        _BATCHED,
+        "lock_duration_ms",
+        "max_size_mb",
+        "requires_duplicate_detection",
+        "requires_session",
+        "default_ttl_ms",
+        "dead_letter_on_expiration",
+        "duplicate_window_ms",
+        "max_delivery_count",
+        "enable_batched_operations",
         _BYTES,
         _MESSAGES,
         _ANONYMOUS,
-        _KEYS,
-        _STATUS,
-        _FORWARD,
-        _METADATA,
+        KEYS,
+        "status",
+        "forward_to",
+        "user_metadata",
         _CREATED,
         _UPDATED,
         _ACCESSED,
-        Field("SupportOrdering", lambda view: _written(not view.top_level.enable_partitioning)),
+        Field(SERVICE_NAMES["support_ordering"], lambda view: _boolean(not view.top_level.enable_partitioning)),
         _COUNTS,
-        _IDLE,
-        _PARTITIONED,
+        "auto_delete_on_idle_ms",
+        "enable_partitioning",
         _AVAILABILITY,
-        _FORWARD_DEAD,
-        _EXPRESS,
-        _MESSAGE_SIZE,
+        "forward_dead_letters_to",
+        "enable_express",
+        "max_message_bytes",
     ),
     TopicDescription: (
-        _TTL,
-        _SIZE,
-        _DUPLICATES,
-        _WINDOW,
-        _BATCHED,
+        "default_ttl_ms",
+        "max_size_mb",
+        "requires_duplicate_detection",
+        "duplicate_window_ms",
+        "enable_batched_operations",
         _BYTES,
         _constant("FilteringMessagesBeforePublishing", "false"),
         _ANONYMOUS,
-        _KEYS,
-        _STATUS,
-        _METADATA,
+        KEYS,
+        "status",
+        "user_metadata",
         _CREATED,
         _UPDATED,
         _ACCESSED,
-        _plain("SupportOrdering", "support_ordering", boolean),
+        "support_ordering",
         _COUNTS,
         Field("SubscriptionCount", _detail(lambda view: str(view.subscription_count))),
         Field("SqlFilterCount", _detail(lambda view: str(view.sql_filter_count)), since=FILTER_COUNTS_SINCE),
@@ -296,36 +284,47 @@ FIELDS: Final[Mapping[type[Description], tuple[Field, ...]]] = {
             _detail(lambda view: str(view.correlation_filter_count)),
             since=FILTER_COUNTS_SINCE,
         ),
-        _IDLE,
-        _PARTITIONED,
+        "auto_delete_on_idle_ms",
+        "enable_partitioning",
         _AVAILABILITY,
         _constant("EnableSubscriptionPartitioning", "false"),
-        _EXPRESS,
-        _MESSAGE_SIZE,
+        "enable_express",
+        "max_message_bytes",
     ),
     SubscriptionDescription: (
-        _LOCK,
-        _SESSION,
-        _TTL,
-        _EXPIRATION,
-        _plain("DeadLetteringOnFilterEvaluationExceptions", "dead_letter_on_filter_exceptions", boolean),
+        "lock_duration_ms",
+        "requires_session",
+        "default_ttl_ms",
+        "dead_letter_on_expiration",
+        "dead_letter_on_filter_exceptions",
         _MESSAGES,
-        _DELIVERIES,
-        _BATCHED,
-        _STATUS,
-        _FORWARD,
-        _METADATA,
+        "max_delivery_count",
+        "enable_batched_operations",
+        "status",
+        "forward_to",
+        "user_metadata",
         _CREATED,
         _UPDATED,
         Field("AccessedAt", _accessed_subscription),
         _COUNTS,
-        _FORWARD_DEAD,
-        _IDLE,
+        "forward_dead_letters_to",
+        "auto_delete_on_idle_ms",
         _AVAILABILITY,
-        Field("IsClientAffine", lambda view: _written(view.jms is not None), since=MESSAGE_SIZE_SINCE),
+        Field("IsClientAffine", lambda view: _boolean(view.jms is not None), since=MESSAGE_SIZE_SINCE),
         Field("ClientAffineProperties", lambda view: client_affine(view.jms), since=MESSAGE_SIZE_SINCE, is_markup=True),
     ),
 }
+"""The service's order of elements; properties stand under their fields."""
+
+
+def _in_order(kind: type[Description]) -> tuple[Field, ...]:
+    """The elements of a kind; a property without a place comes last, as what is new in the service does."""
+    settable = {row.field: _settable(row) for row in PROPERTIES_OF[kind]}
+    placed = [settable.pop(each) if isinstance(each, str) else each for each in _ORDER[kind]]
+    return (*placed, *settable.values())
+
+
+FIELDS: Final[Mapping[type[Description], tuple[Field, ...]]] = {kind: _in_order(kind) for kind in _ORDER}
 
 
 def description_markup(view: EntityView) -> str:

@@ -28,6 +28,8 @@ from ...broker.model.descriptions import (
     with_fields,
 )
 from ...broker.model.profiles import Limits, defaults_of, size_mb_from_client
+from ...broker.model.properties import PROPERTIES as TABLE
+from ...broker.model.properties import PROPERTIES_OF, Property, Value
 from ..config_import import CONFIG_BYTES_MAX, import_config
 from ..json_object import JsonObject
 from ..json_writer import json_pieces
@@ -54,34 +56,34 @@ from .schema import (
 
 PLAIN: Final = "text/plain"
 MS_MAX: Final = 10_675_199 * 86_400_000
+TARGET_CHARS_MAX: Final = 400
 _CLASSES: Final[Mapping[str, type[Description]]] = {
     each.kind.value: each for each in (QueueDescription, TopicDescription, SubscriptionDescription)
 }
 _SUBSCRIPTION_PATH: Final = re.compile(r"(.+)/subscriptions/([^/]+)", re.IGNORECASE)
-_TARGET: Final = nullable(text("Path of a queue or topic; null: none.", chars_max=400))
-_SPAN: Final = nullable(integer("Milliseconds; null: never.", 1, MS_MAX))
 
-PROPERTY_FIELDS: Final[Mapping[str, Schema]] = {
-    "enable_partitioning": boolean("Whether it has several partitions. Fixed at creation."),
-    "requires_session": boolean("Whether it requires message sessions. Fixed at creation."),
-    "requires_duplicate_detection": boolean("Whether it drops duplicates. Fixed at creation."),
-    "duplicate_window_ms": integer("How long message ids are remembered.", 1, MS_MAX),
-    "lock_duration_ms": integer("How long a lock lasts.", 1, MS_MAX),
-    "max_delivery_count": integer("Deliveries after which a message is dead-lettered.", 1, (1 << 31) - 1),
-    "default_ttl_ms": _SPAN,
-    "auto_delete_on_idle_ms": _SPAN,
-    "dead_letter_on_expiration": boolean("Whether expired messages are dead-lettered."),
-    "dead_letter_on_filter_exceptions": boolean("Whether a message whose filter fails is dead-lettered."),
-    "max_size_mb": integer("Maximum size in MB, of each partition on Standard.", 1, 1 << 30),
-    "max_message_bytes": nullable(integer("Maximum size of a message; null: the profile's.", 1, 1 << 30)),
-    "support_ordering": boolean("Stored and reported."),
-    "forward_to": _TARGET,
-    "forward_dead_letters_to": _TARGET,
-    "status": choice("Which operations are accepted.", EntityStatus),
-    "user_metadata": nullable(text("Any text.")),
-    "enable_batched_operations": boolean("Stored and reported."),
-    "enable_express": boolean("Stored and reported."),
-}
+
+def _schema(row: Property) -> Schema:
+    match row.value:
+        case Value.BOOLEAN:
+            return boolean(row.about)
+        case Value.COUNT:
+            return integer(row.about, 1, row.most)
+        case Value.BYTES:
+            return nullable(integer(row.about, 1, row.most))
+        case Value.DURATION:
+            return integer(f"{row.about} Milliseconds.", 1, MS_MAX)
+        case Value.LIMIT:
+            return nullable(integer(f"{row.about} Milliseconds; null: never.", 1, MS_MAX))
+        case Value.TEXT:
+            return nullable(text(row.about))
+        case Value.TARGET:
+            return nullable(text(row.about, chars_max=TARGET_CHARS_MAX))
+        case Value.STATUS:
+            return choice(row.about, EntityStatus)
+
+
+PROPERTY_FIELDS: Final[Mapping[str, Schema]] = {row.field: _schema(row) for row in TABLE}
 PROPERTIES: Final = named("Properties", partial_record("Properties; each kind of entity has its own.", PROPERTY_FIELDS))
 DESCRIBED: Final = named(
     "EntityProperties",
@@ -155,11 +157,10 @@ _RULE_AT: Final = {**_AT, "rule": text("Name of the rule.", chars_min=1, chars_m
 _RULES_PATH: Final = f"/entities/{ENTITY_AT}/rules"
 
 
-def described(description: Description, limits: Limits) -> dict[str, object]:
+def described(description: Description) -> dict[str, object]:
     """The properties of an entity, as `PROPERTIES` describes them."""
-    del limits
     found = description.to_json()
-    return {name: found[name] for name in PROPERTY_FIELDS if name in found}
+    return {row.field: found[row.field] for row in PROPERTIES_OF[type(description)]}
 
 
 def rule_json(rule: RuleDescription) -> dict[str, object]:
@@ -221,7 +222,7 @@ def _sized(values: dict[str, object], *, partitioned: bool, limits: Limits, know
 async def show_properties(call: ControlCall) -> object:
     """The properties of an entity."""
     entity = Overview(call.services.broker).entity(call.path.one("entity", str))
-    return {"path": entity.path, "properties": described(entity.description, call.services.broker.limits)}
+    return {"path": entity.path, "properties": described(entity.description)}
 
 
 async def create_entity(call: ControlCall) -> object:
@@ -241,7 +242,7 @@ async def create_entity(call: ControlCall) -> object:
     else:
         values["name"] = path
     entity = broker.administration.create(kind.from_json(values), targets_exist=True)
-    return {"path": entity.path, "properties": described(entity.description, broker.limits)}
+    return {"path": entity.path, "properties": described(entity.description)}
 
 
 async def change_properties(call: ControlCall) -> object:
@@ -254,7 +255,7 @@ async def change_properties(call: ControlCall) -> object:
         partitioned, known_mb = before.enable_partitioning, before.max_size_mb
         _sized(values, partitioned=partitioned, limits=broker.limits, known_mb=known_mb)
     entity = broker.administration.update(with_fields(before, values))
-    return {"path": entity.path, "properties": described(entity.description, broker.limits)}
+    return {"path": entity.path, "properties": described(entity.description)}
 
 
 async def delete_entity(call: ControlCall) -> object:

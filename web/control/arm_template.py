@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from ...broker.model.properties import TARGET_NAMES
 from ..json_object import JsonObject
 
 API_VERSION: Final = "2022-10-01-preview"
 SCHEMA: Final = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"
 DEFAULT_RULE: Final = "$Default"
 _TYPE: Final = "Microsoft.ServiceBus/namespaces"
-_TARGETS: Final = ("ForwardTo", "ForwardDeadLetteredMessagesTo")
 _CLIENT: Final = "ClientAffineProperties"
 _SQL: Final[Mapping[str, str]] = {"True": "1=1", "False": "1=0"}
 
@@ -71,7 +71,7 @@ def _segment(name: str) -> str:
 
 def _targets(entity: JsonObject, kinds: Mapping[str, str]) -> list[str]:
     """The entities that it forwards to, which must exist before it."""
-    given = [entity.object_of("Properties").optional(name, str) for name in _TARGETS]
+    given = [entity.object_of("Properties").optional(name, str) for name in TARGET_NAMES]
     return [_id(kinds[each.lower()], [each]) for each in given if each is not None and each.lower() in kinds]
 
 

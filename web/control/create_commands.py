@@ -10,9 +10,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from ...broker.model.properties import TARGET_NAMES
 from ..json_object import JsonObject
 
-_TARGETS: Final = ("ForwardTo", "ForwardDeadLetteredMessagesTo")
 _FIELDS: Final[Mapping[str, str]] = {
     "ContentType": "content_type",
     "CorrelationId": "correlation_id",
@@ -50,12 +50,12 @@ def commands(config: Mapping[str, object]) -> list[str]:
 
 
 def _create(kind: str, path: str, properties: Mapping[str, object]) -> str:
-    given = {name: value for name, value in properties.items() if name not in (*_TARGETS, "AuthorizationRules")}
+    given = {name: value for name, value in properties.items() if name not in (*TARGET_NAMES, "AuthorizationRules")}
     return shlex.join(["emubus", "create", kind, path, *_set(given)])
 
 
 def _forwarding(path: str, properties: Mapping[str, object]) -> Iterator[str]:
-    given = {name: properties[name] for name in _TARGETS if properties.get(name) is not None}
+    given = {name: properties[name] for name in TARGET_NAMES if properties.get(name) is not None}
     if given:
         yield shlex.join(["emubus", "update", path, *_set(given)])
 

@@ -11,9 +11,15 @@ from typing import Final
 from aiohttp import web
 
 from ...broker.model.catalog import Description
-from ...broker.model.descriptions import EntityKind, QueueDescription, SubscriptionDescription, TopicDescription
+from ...broker.model.descriptions import (
+    EntityKind,
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+    with_fields,
+)
 from ...broker.model.profiles import Partitioning, defaults_of
-from .entity_fields import changed, field_values
+from .entity_fields import PARTITIONING, changed, field_sets, field_values
 from .flashes import Flash
 from .forms import REFUSALS, Failed, Form, FormError, query_form, read_form
 from .site import Site, address
@@ -27,7 +33,7 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None, k
     if not kind:
         kind = query.choice("kind", "Kind", list(EntityKind)) if query.text("kind") else "queue"
     topics = sorted(each.path for each in site.broker.entities() if isinstance(each.description, TopicDescription))
-    limits = site.broker.limits
+    limits, blank = site.broker.limits, _blank(site, kind)
     return site.render(
         request,
         "create.html",
@@ -38,7 +44,9 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None, k
         topics=topics[:TOPICS_MAX],
         topic=query.text("topic"),
         limits=limits,
-        values=field_values(_blank(site, kind)),
+        field_sets=field_sets(type(blank)),
+        values=field_values(blank),
+        partitioning_name=PARTITIONING,
         partitioning=limits.partitioning,
         is_partitioned=limits.partitioning is not Partitioning.NEVER,
         is_fixed=limits.partitioning is not Partitioning.PER_ENTITY,
@@ -65,17 +73,9 @@ def _description(site: Site, form: Form, kind: str) -> Description:
     if isinstance(blank, SubscriptionDescription):
         if not form.text("topic"):
             raise FormError("Topic: choose one.", "topic")
-        blank = replace(blank, topic_name=form.text("topic"))
-    else:
-        always = site.broker.limits.partitioning is Partitioning.ALWAYS
-        blank = replace(
-            blank,
-            enable_partitioning=always or form.checked("enable_partitioning"),
-            requires_duplicate_detection=form.checked("requires_duplicate_detection"),
-        )
-    if isinstance(blank, QueueDescription | SubscriptionDescription):
-        blank = replace(blank, requires_session=form.checked("requires_session"))
-    return changed(blank, form)
+        return changed(replace(blank, topic_name=form.text("topic")), form, is_new=True)
+    found = changed(blank, form, is_new=True)
+    return with_fields(found, {PARTITIONING: True}) if site.broker.limits.partitioning is Partitioning.ALWAYS else found
 
 
 def _blank(site: Site, kind: str, name: str = "") -> Description:

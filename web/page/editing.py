@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from aiohttp import web
 
 from ...broker.api import Entity
-from ...broker.model.descriptions import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription
-from .entity_fields import changed, field_values
+from ...broker.model.descriptions import EntityStatus
+from ...broker.model.properties import PROPERTIES_OF
+from .entity_fields import PARTITIONING, changed, facts, field_sets, field_values
 from .flashes import Flash
 from .forms import REFUSALS, Failed, read_form
 from .overview import row_of
@@ -28,6 +29,7 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None, p
         live_path=address("edit", path=entity.path),
         row=row_of(site, entity),
         kind=entity.description.kind.value,
+        field_sets=field_sets(type(entity.description)),
         values=field_values(entity.description),
         statuses=[each.value for each in EntityStatus],
         limits=site.broker.limits,
@@ -48,9 +50,9 @@ async def save(site: Site, request: web.Request) -> web.Response:
 
 def _fixed(entity: Entity) -> Sequence[str]:
     description = entity.description
-    fixed = ["partitioned" if entity.partitioned else "not partitioned"]
-    if isinstance(description, QueueDescription | SubscriptionDescription):
-        fixed.append("message sessions" if description.requires_session else "no message sessions")
-    if isinstance(description, QueueDescription | TopicDescription):
-        fixed.append("duplicate detection" if description.requires_duplicate_detection else "no duplicate detection")
-    return fixed
+    said = facts(description)
+    rows = [row for row in PROPERTIES_OF[type(description)] if row.is_fixed and row.field != PARTITIONING]
+    return [
+        "partitioned" if entity.partitioned else "not partitioned",
+        *(f"{row.label.lower()}: {said[row.field][1]}" for row in rows),
+    ]

@@ -14,8 +14,9 @@ from ...broker.admin import figures
 from ...broker.amounts import Period
 from ...broker.api import Entity, Outage, OutageKind
 from ...broker.errors import BrokerError
-from ...broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from ...broker.model.descriptions import SubscriptionDescription, TopicDescription
 from . import rendering
+from .entity_fields import PARTITIONING, facts
 from .flashes import Flash
 from .forms import REFUSALS, Failed, Form, read_form
 from .overview import row_of
@@ -54,44 +55,20 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None, p
 
 
 def facts_of(site: Site, entity: Entity) -> Sequence[tuple[str, str]]:
-    """The properties of an entity as readable text."""
+    """The properties of an entity as readable text, and what else is known of it; rates and counts stand elsewhere."""
     description = entity.description
-    facts = [
+    said = {name: fact for name, fact in facts(description).items() if name not in (PARTITIONING, "max_size_mb")}
+    found = [
         ("Kind", description.kind.value),
-        ("Status", description.status.value),
         ("Partitions", str(len(entity.partitions)) if entity.partitioned else "not partitioned"),
-        ("Default time to live", rendering.span(description.default_ttl_ms)),
-        ("Deleted when idle for", rendering.span(description.auto_delete_on_idle_ms)),
+        *said.values(),
     ]
-    if not isinstance(description, TopicDescription):
-        facts += [
-            ("Lock duration", rendering.span(description.lock_duration_ms)),
-            ("Max delivery count", str(description.max_delivery_count)),
-            ("Message sessions", _yes(description.requires_session)),
-            ("Dead-letter on expiration", _yes(description.dead_letter_on_expiration)),
-            ("Forward to", description.forward_to or "none"),
-            ("Forward dead letters to", description.forward_dead_letters_to or "none"),
-        ]
     if isinstance(description, SubscriptionDescription):
-        facts += [
-            ("Dead-letter on filter errors", _yes(description.dead_letter_on_filter_exceptions)),
-            ("Rules", str(len(description.rules))),
-        ]
-    if isinstance(description, QueueDescription | TopicDescription):
-        window = rendering.span(description.duplicate_window_ms)
-        facts += [
-            ("Duplicate detection", f"within {window}" if description.requires_duplicate_detection else "no"),
-            ("Max size", rendering.size(site.overview.report(entity).size_bytes_max)),
-        ]
-    if description.user_metadata:
-        facts.append(("User metadata", description.user_metadata))
+        found.append(("Rules", str(len(description.rules))))
+    else:
+        found.append(("Max size", rendering.size(site.overview.report(entity).size_bytes_max)))
     accessed_at = site.broker.administration.accessed_at(entity)
-    facts.append(("Last used", rendering.instant(accessed_at) or "never"))
-    return facts
-
-
-def _yes(value: bool) -> str:
-    return "yes" if value else "no"
+    return [*found, ("Last used", rendering.instant(accessed_at) or "never")]
 
 
 async def delete(site: Site, request: web.Request) -> web.Response:

@@ -1,81 +1,121 @@
-"""The form fields of an entity's properties: what they contain at first, and the description that they make.
+"""The properties of an entity on the page: form fields, the description that a form makes, and readable text.
 
-Knows names and spelling of the fields that can be changed later, too. Does not know what is allowed; `Administration`
-does.
+The properties are those of `broker/model/properties.py`. Knows how people write their values. Does not know what is
+allowed; `Administration` does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from ...broker.model.catalog import Description
-from ...broker.model.descriptions import (
-    EntityStatus,
-    QueueDescription,
-    SubscriptionDescription,
-    TopicDescription,
-    with_fields,
-)
+from ...broker.model.descriptions import EntityStatus, with_fields
+from ...broker.model.profiles import KIB
+from ...broker.model.properties import PROPERTIES_OF, Property, Value
+from . import rendering
 from .forms import Form, FormError
-from .rendering import span_input
 
-COUNT_MAX: Final = (1 << 31) - 1
+PARTITIONING: Final = "enable_partitioning"
+"""The profile may decide it: its box has a place of its own."""
+
+
+def form_name(row: Property) -> str:
+    """The name of its form field: durations are written with their units."""
+    return row.field.removesuffix("_ms")
 
 
 def field_values(description: Description) -> Mapping[str, str | bool]:
     """What the fields contain for an entity, by their names; boxes are True or False."""
-    values: dict[str, str | bool] = {
-        "status": description.status.value,
-        "default_ttl": span_input(description.default_ttl_ms),
-        "auto_delete_on_idle": span_input(description.auto_delete_on_idle_ms),
-        "user_metadata": description.user_metadata or "",
-        "forward_to": "",
-        "forward_dead_letters_to": "",
+    return {form_name(row): _input(row, getattr(description, row.field)) for row in PROPERTIES_OF[type(description)]}
+
+
+def _input(row: Property, value: object) -> str | bool:
+    match row.value, value:
+        case Value.BOOLEAN, bool():
+            return value
+        case ((Value.DURATION | Value.LIMIT), (int() | None)):
+            return rendering.span_input(value)
+        case Value.BYTES, int():
+            return f"{value / KIB:g}"
+        case _:
+            return "" if value is None else str(value)
+
+
+def facts(description: Description) -> Mapping[str, tuple[str, str]]:
+    """Label and readable value of each property, by its field."""
+    return {
+        row.field: (row.label, _fact(row, getattr(description, row.field))) for row in PROPERTIES_OF[type(description)]
     }
-    if isinstance(description, QueueDescription | TopicDescription):
-        values["max_size_mb"] = str(description.max_size_mb)
-        values["duplicate_window"] = span_input(description.duplicate_window_ms)
-    if isinstance(description, QueueDescription | SubscriptionDescription):
-        values["lock_duration"] = span_input(description.lock_duration_ms)
-        values["max_delivery_count"] = str(description.max_delivery_count)
-        values["dead_letter_on_expiration"] = description.dead_letter_on_expiration
-        values["forward_to"] = description.forward_to or ""
-        values["forward_dead_letters_to"] = description.forward_dead_letters_to or ""
-    if isinstance(description, SubscriptionDescription):
-        values["dead_letter_on_filter_exceptions"] = description.dead_letter_on_filter_exceptions
-    return values
 
 
-def changed(before: Description, form: Form) -> Description:
-    """The description with the values of a form; an empty field leaves a duration or number as it is. FormError."""
-    fields: dict[str, object] = {
-        "default_ttl_ms": form.span("default_ttl", "Default time to live", before.default_ttl_ms),
-        "auto_delete_on_idle_ms": form.span("auto_delete_on_idle", "Delete when idle for"),
-        "user_metadata": form.optional("user_metadata"),
+def _fact(row: Property, value: object) -> str:
+    match row.value, value:
+        case Value.BOOLEAN, _:
+            return "yes" if value else "no"
+        case ((Value.DURATION | Value.LIMIT), (int() | None)):
+            return rendering.span(value)
+        case Value.BYTES, int():
+            return f"{value / KIB:g}"
+        case Value.BYTES, None:
+            return "the profile's"
+        case _:
+            return "none" if value is None else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSets:
+    """The form fields of a kind by where they stand; those of status and partitioning stand apart."""
+
+    fixed: Sequence[Property]
+    usual: Sequence[Property]
+    more: Sequence[Property]
+
+
+def field_sets(kind: type[Description]) -> FieldSets:
+    """The form fields of a kind of entity."""
+    rows = [row for row in PROPERTIES_OF[kind] if row.value is not Value.STATUS and row.field != PARTITIONING]
+    return FieldSets(
+        [row for row in rows if row.is_fixed],
+        [row for row in rows if row.is_usual and not row.is_fixed],
+        [row for row in rows if not row.is_usual and not row.is_fixed],
+    )
+
+
+def changed(before: Description, form: Form, *, is_new: bool = False) -> Description:
+    """The description with the values of a form, those that are fixed only if it is new. FormError.
+
+    A field that is empty or says what it said leaves a duration or number as it is; a missing box is not checked.
+    """
+    found: dict[str, object] = {
+        row.field: _value(row, form, getattr(before, row.field))
+        for row in PROPERTIES_OF[type(before)]
+        if is_new or not row.is_fixed
     }
-    if form.text("status"):
-        fields["status"] = EntityStatus(form.choice("status", "Status", [each.value for each in EntityStatus]))
-    if isinstance(before, QueueDescription | TopicDescription):
-        fields["max_size_mb"] = form.number("max_size_mb", "Max size (MB)", 1, COUNT_MAX, before.max_size_mb)
-        fields["duplicate_window_ms"] = _finite(
-            form, "duplicate_window", "Duplicate window", before.duplicate_window_ms
-        )
-    if isinstance(before, QueueDescription | SubscriptionDescription):
-        fields["lock_duration_ms"] = _finite(form, "lock_duration", "Lock duration", before.lock_duration_ms)
-        fields["max_delivery_count"] = form.number(
-            "max_delivery_count", "Max delivery count", 1, COUNT_MAX, before.max_delivery_count
-        )
-        fields["dead_letter_on_expiration"] = form.checked("dead_letter_on_expiration")
-        fields["forward_to"] = form.optional("forward_to")
-        fields["forward_dead_letters_to"] = form.optional("forward_dead_letters_to")
-    if isinstance(before, SubscriptionDescription):
-        fields["dead_letter_on_filter_exceptions"] = form.checked("dead_letter_on_filter_exceptions")
-    return with_fields(before, fields)
+    return with_fields(before, found)
 
 
-def _finite(form: Form, name: str, label: str, default_ms: int) -> int:
-    ms = form.span(name, label, default_ms)
-    if ms is None:
-        raise FormError(f"{label}: '{form.text(name)}' is not a finite duration.", name)
-    return ms
+def _value(row: Property, form: Form, before: object) -> object:
+    name = form_name(row)
+    if row.value is Value.BOOLEAN:
+        return form.checked(name)
+    if row.value in (Value.TEXT, Value.TARGET):
+        return form.optional(name)
+    text = form.text(name)
+    if not text:
+        return None if row.value is Value.BYTES else before
+    if text == _input(row, before):  # it may say less than the value, which must not change then
+        return before
+    match row.value:
+        case Value.STATUS:
+            return EntityStatus(form.choice(name, row.label, [each.value for each in EntityStatus]))
+        case Value.COUNT:
+            return form.number(name, row.label, 1, row.most)
+        case Value.BYTES:
+            return form.number(name, row.label, 1, row.most // KIB) * KIB
+        case _:
+            ms = form.span(name, row.label)
+            if ms is None and row.value is Value.DURATION:
+                raise FormError(f"{row.label}: '{text}' is not a finite duration.", name)
+            return ms

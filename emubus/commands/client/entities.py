@@ -9,9 +9,16 @@ import argparse
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from ...broker.model.properties import Value
 from ...config_file.cursor import ConfigFileError, Cursor, suggestion
 from ...config_file.json_text import JsonNode, JsonTextError, parse_json
-from ...config_file.properties import QUEUE_PROPERTIES, SUBSCRIPTION_PROPERTIES, TOPIC_PROPERTIES, Properties
+from ...config_file.properties import (
+    QUEUE_PROPERTIES,
+    READERS,
+    SUBSCRIPTION_PROPERTIES,
+    TOPIC_PROPERTIES,
+    Properties,
+)
 from ...kit.answers import Answer, AnswerError
 from .. import EXIT_FAILED, EXIT_OK
 from ..options import ConfigError
@@ -24,6 +31,7 @@ TABLES: Final[Mapping[str, Properties]] = {
     "topic": TOPIC_PROPERTIES,
     "subscription": SUBSCRIPTION_PROPERTIES,
 }
+_DURATIONS: Final = (Value.DURATION, Value.LIMIT)
 _STATES: Final = ("active", "scheduled", "deferred", "dead-letter")
 
 
@@ -112,10 +120,10 @@ def _named(kind: str, properties: Answer) -> Iterable[tuple[str, object]]:
     """Properties under the names of Config.json, durations in ISO 8601."""
     from ...broker.model.durations import format_duration
 
-    for name, (field, _) in _table_of(kind).items():
-        if field in properties:
-            is_duration = field.endswith("_ms")
-            yield name, format_duration(properties.number_or_none(field)) if is_duration else properties[field]
+    for name, row in _table_of(kind).items():
+        if row.field in properties:
+            is_duration = row.value in _DURATIONS
+            yield name, format_duration(properties.number_or_none(row.field)) if is_duration else properties[row.field]
 
 
 # ---------------------------------------------------------------- create, update, delete
@@ -179,17 +187,17 @@ def properties_of(kind: str, given: Iterable[str]) -> dict[str, object]:
             raise ConfigError(f"--set is '{each}'; allowed is NAME=VALUE")
         if name is None:
             raise ConfigError(f"a {kind} has no property '{written}'{suggestion(written, known)}")
-        field, read = known[name]
+        row = known[name]
         try:
-            found[field] = read(Cursor(_node(field, text), name, "--set"))
+            found[row.field] = READERS[row.value](Cursor(_node(row.value, text), name, "--set"))
         except ConfigFileError as error:
             raise ConfigError(error.problems[0].text) from error
     return found
 
 
-def _node(field: str, text: str) -> JsonNode:
+def _node(kind: Value, text: str) -> JsonNode:
     """The JSON value that a text on the command line means: a number, true, false or null, else itself."""
-    if field.endswith("_ms"):
+    if kind in _DURATIONS:
         if text.lower() == "never":
             from ...broker.model.durations import UNLIMITED_TEXT
 
@@ -198,7 +206,7 @@ def _node(field: str, text: str) -> JsonNode:
             return JsonNode(f"PT{span_ms(text) / 1000:.3f}S", 0, 0)
         except argparse.ArgumentTypeError:
             return JsonNode(text, 0, 0)
-    if field in ("user_metadata", "forward_to", "forward_dead_letters_to", "status"):
+    if kind in (Value.TEXT, Value.TARGET, Value.STATUS):
         return JsonNode(text, 0, 0)
     try:
         return parse_json(text)
