@@ -76,7 +76,7 @@ MAY_IMPORT: dict[str, set[str]] = {  # room: what it may import besides itself
     "web/transport": {WEB, GROUND},
     "web/messages": {WEB, *ADAPTER_SEES},
     "web/atom": {WEB, "web/transport", *ADAPTER_SEES},
-    "web/rest": {WEB, "web/transport", "web/control", *ADAPTER_SEES},
+    "web/rest": {WEB, "web/transport", *ADAPTER_SEES},
     "web/control": {WEB, "web/messages", "web/transport", "telemetry", *ADAPTER_SEES},
     "web/page": {WEB, "web/control", "web/messages", "web/transport", "telemetry", *ADAPTER_SEES},
     WEB_SERVER: {

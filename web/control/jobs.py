@@ -13,11 +13,11 @@ from typing import Final
 from ...broker.address import SubQueue
 from ...broker.message.bounds import IDENTIFIER_CHARS_MAX
 from ...broker.message.builder import TTL_MS_MAX
+from ...codec.json_values import from_json
 from ..json_object import JsonObject
 from ..messages.changes import PARTITION_KEY, SCHEDULED_FOR, Changes, Lifetime, scheduled_for
 from ..messages.filter import SQL_CHARS_MAX, STATES_ASKED, TEXT_CHARS_MAX, Criteria, FilterRefusal, filter_of
 from ..messages.jobs import JOBS, NUMBERS_MAX, Job, Jobs, JobState, Selection
-from ..messages.typed_json import from_json
 from ..messages.verbs import Plan, Verb
 from .endpoints import ControlCall, ControlRefusal, Endpoint
 from .entities import ENTITY_PATH, SUB_QUEUES

@@ -1,23 +1,20 @@
 """A peeked message as JSON: properties, annotations and body, decoded.
 
-Knows the JSON of AMQP types that JSON lacks. Does not know where the message comes from. Pure.
+Values are as `codec/json_values.py` shows them. Does not know where the message comes from. Pure.
 """
 
 from __future__ import annotations
 
 import base64
-import math
-import uuid
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Final, TypedDict
 
 from ...broker.admin.overview import Seen
 from ...broker.message.message import effective_ttl
-from ...codec import decimals
 from ...codec.decode import decode
 from ...codec.errors import DecodeError
-from ...codec.types import Array, Decimal32, Decimal64, Decimal128, Described, Symbol, Timestamp
+from ...codec.json_values import shown, shown_map
+from ...codec.types import Described
 from ..json_reader import JsonError, read_json
 from ..messages.annotations import STATES
 from .paging import NEXT_PAGE
@@ -40,7 +37,6 @@ _PROPERTY_FIELDS: Final = (
     "group_sequence",
     "reply_to_session_id",
 )
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 NUMBER_MAX: Final = (1 << 63) - 1
 VALUES_SHOWN_MAX: Final = 1_000_000
 """Most values of a body that is shown as JSON; with more it is shown as text. They take a second aside."""
@@ -162,10 +158,10 @@ def message_json(seen: Seen) -> MessageJson:
         "enqueued_at": int(enqueued_at) if isinstance(enqueued_at, int) else None,
         "delivery_count": delivery_count if isinstance(delivery_count, int) else 0,
         "size_bytes": len(seen.encoded),
-        "header": _json_map(header),
-        "properties": _json_map(properties),
-        "application_properties": _json_map(_map(sections.get(_APPLICATION))),
-        "annotations": _json_map(annotations),
+        "header": shown_map(header),
+        "properties": shown_map(properties),
+        "application_properties": shown_map(_map(sections.get(_APPLICATION))),
+        "annotations": shown_map(annotations),
         "body": body,
     }
 
@@ -176,13 +172,13 @@ def _body(sections: Mapping[int, list[object]]) -> BodyJson:
         return data_json(b"".join(each for each in sections[_DATA] if isinstance(each, bytes)))
     if _VALUE in sections:
         body["kind"] = "value"
-        body["json"] = shown = json_value(sections[_VALUE][0])
-        if isinstance(sections[_VALUE][0], str) and isinstance(shown, str):
-            body["text"] = shown
+        body["json"] = value = shown(sections[_VALUE][0])
+        if isinstance(sections[_VALUE][0], str) and isinstance(value, str):
+            body["text"] = value
     elif _SEQUENCE in sections:
         body["kind"] = "sequence"
         items = [item for each in sections[_SEQUENCE] for item in (each if isinstance(each, list) else [each])]
-        body["json"] = json_value(items)
+        body["json"] = shown(items)
     return body
 
 
@@ -212,55 +208,5 @@ def _map(values: list[object] | None) -> dict[object, object]:
     return dict(values[0]) if values and isinstance(values[0], dict) else {}
 
 
-def _json_map(values: Mapping[str, object] | Mapping[object, object]) -> dict[str, object]:
-    return {_clean(str(key)): json_value(value) for key, value in values.items()}
-
-
-def json_value(value: object) -> object:
-    """An AMQP value as JSON."""
-    match value:
-        case None | bool():
-            return value
-        case Timestamp():
-            return {"type": "timestamp", "value": _instant(int(value))}
-        case Symbol():
-            return _clean(str.__str__(value))
-        case int():
-            return int(value)
-        case float():
-            return float(value) if math.isfinite(value) else {"type": "double", "value": str(float(value))}
-        case str():
-            return _clean(str.__str__(value))
-        case uuid.UUID():
-            return {"type": "uuid", "value": str(value)}
-        case Decimal32() | Decimal64() | Decimal128():
-            return {"type": type(value).__name__.lower(), "value": decimals.meant(value)}
-        case bytes():
-            kind = "binary" if type(value) is bytes else type(value).__name__.lower()
-            return {"type": kind, "value": _base64(value)}
-        case list():
-            return [json_value(each) for each in value]
-        case Array():
-            return [json_value(each) for each in value.values]
-        case dict():
-            return _json_map(value)
-        case Described():
-            return {"type": "described", "descriptor": json_value(value.descriptor), "value": json_value(value.value)}
-        case _:
-            return {"type": type(value).__name__.lower(), "value": str(value)}
-
-
-def _instant(at: int) -> str:
-    try:
-        return (_EPOCH + timedelta(milliseconds=at)).isoformat(timespec="milliseconds")
-    except OverflowError:
-        return str(at)
-
-
 def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
-
-
-def _clean(content: str) -> str:
-    """The text without lone surrogates, which UTF-8 can't hold."""
-    return content if content.isascii() else content.encode(errors="replace").decode()

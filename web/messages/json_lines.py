@@ -3,9 +3,9 @@
     {"sequence_number": 7, "state": "active", …, "message": {"header": {…}, "properties": {…}, "body": {…}}}
 
 What stands beside `message` says where it was; reading it back, only `state` is used. Within it, values keep their
-types (`typed_json`). A map whose keys all have the section's usual type is an object. A body is `data` (its sections as
-`text` or `base64`), a `value`, or a `sequence`; one that can't be decoded is `malformed`, its bytes in base64. What the
-broker wrote into a message is left out. Pure.
+types (`codec/json_values.py`). A map whose keys all have the section's usual type is an object. A body is `data` (its
+sections as `text` or `base64`), a `value`, or a `sequence`; one that can't be decoded is `malformed`, its bytes in
+base64. What the broker wrote into a message is left out. Pure.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ...broker.message.message import PROPERTY_NAMES
 from ...codec.decode import decode_exactly
 from ...codec.encode import encode
 from ...codec.errors import DecodeError
+from ...codec.json_values import from_json, to_json
 from ...codec.sections import (
     APPLICATION_PROPERTIES,
     BODY,
@@ -36,7 +37,6 @@ from ...codec.sections import (
 )
 from ...codec.types import Described, MapItems, Symbol, Ubyte, Uint
 from .annotations import enqueued_at, state_of
-from .typed_json import from_json, to_json
 
 HEADER_FIELDS: Final[Mapping[str, type[int]]] = {
     "durable": bool,

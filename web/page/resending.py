@@ -12,11 +12,11 @@ from typing import Final
 from ...broker.admin.overview import Seen
 from ...broker.message.builder import LIFETIME_PROPERTIES, NewMessage
 from ...broker.message.message import effective_ttl
+from ...codec.json_values import from_json
 from ...codec.types import TYPE_NAMES, Timestamp
 from ..json_object import JsonObject
 from ..messages.changes import PARTITION_KEY, SCHEDULED_FOR, Changes, Lifetime, scheduled_for
 from ..messages.json_lines import line_of
-from ..messages.typed_json import from_json
 from .message_form import FIELDS, PROPERTY_TYPES
 from .rendering import instant_input, span_input
 

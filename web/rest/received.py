@@ -18,8 +18,8 @@ from ...broker.message.builder import LIFETIME_PROPERTIES
 from ...broker.message.message import PROPERTY_NAMES, effective_ttl
 from ...codec.decode import decode
 from ...codec.errors import DecodeError
+from ...codec.json_values import shown
 from ...codec.types import Described, Symbol
-from ..control.message_json import json_value
 from .broker_properties import HEADER, ReceivedProperties, header_of
 from .headers import is_http_header
 from .texts import property_text
@@ -98,7 +98,7 @@ def _body(sections: Sections) -> bytes:
         return b"".join(each for each in sections[_DATA] if isinstance(each, bytes))
     if _SEQUENCE in sections:
         items = [item for each in sections[_SEQUENCE] for item in (each if isinstance(each, list) else [each])]
-        return json.dumps(json_value(items)).encode()
+        return json.dumps(shown(items)).encode()
     if _VALUE not in sections or sections[_VALUE][0] is None:
         return b""
     value = sections[_VALUE][0]
@@ -106,4 +106,4 @@ def _body(sections: Sections) -> bytes:
         return bytes(value)
     if isinstance(value, str):
         return str.__str__(value).encode()
-    return json.dumps(json_value(value)).encode()
+    return json.dumps(shown(value)).encode()
