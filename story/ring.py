@@ -68,8 +68,7 @@ class Entry:
         if position >= len(self.arrived):
             return None
         try:
-            located = parse_message(self.arrived[position]).located()
-            return Message(*located, self._sizes_bytes[position] if self._sizes_bytes else len(self.arrived[position]))
+            return parse_message(self.arrived[position], self._sizes_bytes[position] if self._sizes_bytes else None)
         except BrokerError:
             return None
 

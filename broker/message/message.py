@@ -5,9 +5,10 @@ body and footer are stored and delivered byte for byte; the broker replaces the 
 expiry and dead-letter reasons, and adds a missing message id. Must not depend on queues, clocks and storage.
 `codec.sections` finds the bytes of a section, `header` and `annotations` read theirs, `bounds` has the size limits.
 
-A `Message` is immutable. `stored_form` has the layout of a stored message: a fixed head, the header section up to its
-delivery count, the sender's delivery annotations if any, the sender's message annotations, the other sections. This is
-the broker's hot path: measure before and after a change.
+`scan` finds what the broker needs of every message, if it has the form that SDKs write; `Parsed` reads all the rest,
+when it is needed, and all of other messages. `stored_form` has the layout of a stored message: a fixed head, the header
+section up to its delivery count, the sender's delivery annotations if any, the sender's message annotations, the other
+sections. This is the broker's hot path: measure before and after a change.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ from ...codec.types import Ulong
 from .. import service_errors
 from ..errors import BrokerError, Condition, EmptyBatchError, decode_refusal
 from ..ids import new_message_id
-from .annotations import NO_ANNOTATIONS, identifier, read_annotations, read_delivery_annotations, value_at
+from .annotations import NO_ANNOTATIONS, Annotations, identifier, read_annotations, read_delivery_annotations, value_at
 from .bounds import STANDARD_BOUNDS, MessageBounds, check_bounds
 from .header import NO_HEADER, header_start, read_header
-from .scan import Scanned, scan
+from .scan import scan
 from .stored_form import DELIVERY_HEAD, FORM_HEAD, PLAIN, WITH_DELIVERY_ANNOTATIONS, named_values
 
 _pack_i64, _unpack_i64 = Struct(">q").pack, Struct(">q").unpack_from
@@ -76,13 +77,121 @@ PROPERTY_NAMES: Final = tuple(field.name.lower().replace("_", "-") for field in 
 
 
 _UNREAD: Final = str(b"\0not read yet", "ascii")  # compared by identity, so no text equals it
-_NOT_LOCATED: Final[list[int]] = []
 
-# --- An arriving message ------------------------------------------------------------------------------------
+
+class Parsed:
+    """The sections of a message in canonical form, and what the broker reads of them.
+
+    `at` has the positions of the sections, as from `sections.locate`. Raises DecodeError, IndexError, and BrokerError
+    (INVALID_FIELD) for an annotation of the wrong type.
+    """
+
+    __slots__ = ("annotations", "at", "bare", "data", "delivery_entries", "header")
+
+    annotations: Annotations | None
+    """The sender's, without those of the broker; None if they were not to be read."""
+    bare: int
+    """Where the sections behind the annotations begin."""
+    delivery_entries: tuple[int, bytes] | None
+
+    def __init__(
+        self, data: bytes, at: list[int], *, reads_header: bool = True, reads_annotations: bool = True
+    ) -> None:
+        self.data = data
+        self.at = at
+        stop, delivery_stop = at[HEADER + 7], at[DELIVERY_ANNOTATIONS + 7]
+        annotations_stop = at[MESSAGE_ANNOTATIONS + 7]
+        self.header = read_header(data[at[HEADER] : stop]) if stop and reads_header else NO_HEADER
+        self.bare = annotations_stop or delivery_stop or stop  # the sections are in order
+        self.delivery_entries = None
+        self.annotations = None
+        if not reads_annotations:
+            return
+        if delivery_stop:
+            self.delivery_entries = read_delivery_annotations(data, at[DELIVERY_ANNOTATIONS], delivery_stop)
+        self.annotations = (
+            read_annotations(data, at[MESSAGE_ANNOTATIONS], annotations_stop) if annotations_stop else NO_ANNOTATIONS
+        )
+        for section in (PROPERTIES, APPLICATION_PROPERTIES):
+            if at[section + 7]:
+                check_items(data, at[section], at[section + 7])
+
+    @property
+    def application_at(self) -> int:
+        """Where the application properties begin; -1 without any."""
+        return self.at[APPLICATION_PROPERTIES] if self.at[APPLICATION_PROPERTIES + 7] else -1
+
+    def ttl_ms(self) -> int | None:
+        """How long the sender wants the message to live; see `effective_ttl`."""
+        ttl_ms = self.header.ttl_ms
+        return None if ttl_ms is None else effective_ttl(ttl_ms, *self.times())
+
+    def times(self) -> tuple[int | None, int | None]:
+        """The sender's absolute-expiry-time and creation-time; None for what is missing or no timestamp."""
+        data, start, stop = self.data, self.at[PROPERTIES], self.at[PROPERTIES + 7]
+        count, pos = open_items(data, start + 3) if stop else (0, 0)
+        if count <= _Field.ABSOLUTE_EXPIRY_TIME:
+            return None, None
+        pos = skip(data, pos, _Field.ABSOLUTE_EXPIRY_TIME)
+        creation_pos = skip(data, pos) if count > _Field.CREATION_TIME else -1
+        return _instant_at(data, pos), None if creation_pos < 0 else _instant_at(data, creation_pos)
+
+    def field(self, position: int) -> object:
+        """Return one field of the properties, None if it is null or missing. Raises BrokerError(DECODE_ERROR)."""
+        at = self.at
+        if not at[PROPERTIES + 7]:
+            return None
+        count, pos = open_items(self.data, at[PROPERTIES] + 3)
+        if position >= count:
+            return None
+        try:
+            return value_at(self.data, skip(self.data, pos, position) if position else pos)
+        except DecodeError as error:
+            raise decode_refusal(error) from None
+
+    def message_id(self) -> str | None:
+        """The message id as text. Raises BrokerError: INVALID_FIELD, DECODE_ERROR."""
+        value = self.field(_Field.MESSAGE_ID)
+        if isinstance(value, bytes):
+            return value.hex()
+        if isinstance(value, Ulong | uuid.UUID):
+            return str(value)
+        return None if value is None else identifier("message-id", value)
+
+    def session_id(self) -> str | None:
+        """The session id (AMQP's group-id). Raises BrokerError: INVALID_FIELD, DECODE_ERROR."""
+        value = self.field(_Field.GROUP_ID)
+        return None if value is None else identifier("group-id", value)
+
+    def stored(self, enqueued_at: int, ttl_ms: int | None, head: bytes) -> bytes:
+        """Return `head` and the stored form; see `Message.stored`."""
+        assert self.annotations is not None, "a message without its annotations can't be stored"
+        bare = self.data[self.bare :] if ttl_ms is None else self._bare_with_expiry(enqueued_at, ttl_ms)
+        start = header_start(self.header, None if ttl_ms is None else min(ttl_ms, _TTL_MS_MAX))
+        count, entries, *_ = self.annotations
+        if self.delivery_entries is None:
+            return b"".join((head, FORM_HEAD.pack(PLAIN, len(start), count, len(entries)), start, entries, bare))
+        delivery_count, delivery_entries = self.delivery_entries
+        form_head = FORM_HEAD.pack(WITH_DELIVERY_ANNOTATIONS, len(start), count, len(entries))
+        more = DELIVERY_HEAD.pack(delivery_count, len(delivery_entries))
+        return head + form_head + more + start + delivery_entries + entries + bare
+
+    def _bare_with_expiry(self, enqueued_at: int, ttl_ms: int) -> bytes:
+        data, start, stop = self.data, self.at[PROPERTIES], self.at[PROPERTIES + 7]
+        if not stop:
+            start = stop = self.bare
+        expiry, creation = self.times()
+        if expiry is not None and creation is not None and expiry - creation == ttl_ms:
+            return data[self.bare :]
+        created_at = enqueued_at if creation is None else creation
+        expires_at = min(created_at + ttl_ms, INSTANT_MS_MAX)
+        times = b"\x83" + _pack_i64(expires_at), b"\x83" + _pack_i64(created_at)
+        properties = list_with_fields(data, start, stop, _Field.ABSOLUTE_EXPIRY_TIME, *times)
+        return b"\x00\x53\x73" + properties + data[stop:]
 
 
 class Message:
-    """The fields of a message that the broker uses, and its bytes; `parse_message` makes it. Immutable.
+    """What the broker needs of every message, and on demand the rest of it; `parse_message` makes it. Immutable.
 
     Reading its keys never fails: what `parse_sent` refuses (an id or session id of a wrong type, or no UTF-8) is None
     here. A row of an older release, which did not judge every message, may hold such a key: no handler of rows has to
@@ -90,53 +199,62 @@ class Message:
     """
 
     __slots__ = (
-        "_application_at",
-        "_at",
-        "_bare",
-        "_data",
-        "_delivery_entries",
-        "_entries",
-        "_entries_count",
-        "_header",
         "_message_id",
-        "_session_id",
+        "_parsed",
+        "application_at",
+        "encoded",
         "form",
         "partition_key",
         "scheduled_enqueue_at",
+        "session_id",
         "size_bytes",
         "ttl_ms",
         "via_partition_key",
     )
 
-    size_bytes: int
-    """Length of the message as it arrived."""
-    form: bytes | None
-    """The stored form without a time to live, if the scan has made it."""
-    ttl_ms: int | None
-    """How long the sender wants it to live; see `lifetime_ms`."""
-    partition_key: str | None
-    via_partition_key: str | None
-    scheduled_enqueue_at: int | None
-
-    def __init__(self, data: bytes, at: list[int], size_bytes: int) -> None:
+    def __init__(
+        self,
+        encoded: bytes,
+        size_bytes: int,
+        form: bytes | None,
+        session_id: str | None,
+        partition_key: str | None,
+        application_at: int,
+        parsed: Parsed | None = None,
+        message_id: str | None = _UNREAD,
+    ) -> None:
+        self.encoded = encoded
+        """The message as it arrived, with the id that it got if it had none."""
         self.size_bytes = size_bytes
-        self._data = data
-        self.form = None
-        self._message_id: str | None = _UNREAD
-        self._session_id: str | None = _UNREAD
-        self._read(at)
+        """Length of the message as it arrived."""
+        self.form = form
+        """The stored form without a time to live, if the scan has made it."""
+        self.session_id = session_id
+        """The session id (AMQP's group-id)."""
+        self.partition_key = partition_key
+        self.application_at = application_at
+        """Where the application properties begin; -1 without any."""
+        self._parsed = parsed
+        self._message_id = message_id
+        self.ttl_ms: int | None = None
+        """How long the sender wants it to live; see `effective_ttl`."""
+        self.via_partition_key: str | None = None
+        self.scheduled_enqueue_at: int | None = None
+        """When the sender wants it to be available (Unix ms)."""
+        if parsed is not None:
+            self.ttl_ms = parsed.ttl_ms()
+            if parsed.annotations is not None:
+                self.via_partition_key, self.scheduled_enqueue_at = parsed.annotations[3:]
 
     @classmethod
-    def scanned(cls, data: bytes, found: Scanned) -> Message:
-        """Return the message of which `scan` has `found` form and keys; the rest is read when it is needed."""
-        message = cls.__new__(cls)
-        message.form, message._session_id, message.partition_key, with_id, message._application_at = found
-        message.size_bytes = len(data)
-        message._data = data if with_id is None else with_id
-        message._message_id = _UNREAD if with_id is None else None
-        message._at = _NOT_LOCATED
-        message.ttl_ms = message.via_partition_key = message.scheduled_enqueue_at = None
-        return message
+    def of(cls, parsed: Parsed, size_bytes: int) -> Message:
+        """Return a message that was `size_bytes` long as it arrived."""
+        try:
+            session_id = parsed.session_id()
+        except BrokerError:
+            session_id = None
+        partition_key = None if parsed.annotations is None else parsed.annotations[2]
+        return cls(parsed.data, size_bytes, None, session_id, partition_key, parsed.application_at, parsed)
 
     @classmethod
     def without_annotations(cls, data: bytes, *, reads_header: bool) -> Message:
@@ -147,85 +265,29 @@ class Message:
         """
         try:
             at = locate(data)
+            if at is not None:
+                return cls.of(Parsed(data, at, reads_header=reads_header, reads_annotations=False), len(data))
         except (DecodeError, IndexError):
-            at = None
-        if at is None:
-            return parse_message(data)
-        application_at = at[APPLICATION_PROPERTIES] if at[APPLICATION_PROPERTIES + 7] else -1
-        message = cls.scanned(data, (b"", _UNREAD, None, None, application_at))
-        message._at = at
-        if reads_header:
-            stop = at[HEADER + 7]
-            message._header = read_header(data[at[HEADER] : stop]) if stop else NO_HEADER
-            message.ttl_ms = message._lifetime_ms()
-        return message
+            pass  # the parser says what is wrong
+        return parse_message(data)
 
-    def _located(self) -> list[int]:
-        """The positions of the sections."""
-        if self._at is _NOT_LOCATED:
-            at = locate(self._data)
+    def parsed(self) -> Parsed:
+        """Return all of the message; a scanned one is parsed at the first call."""
+        if self._parsed is None:
+            at = locate(self.encoded)
             assert at is not None, "scan() takes only messages that locate() takes"
-            self._read(at)
-        return self._at
-
-    def _read(self, at: list[int]) -> None:
-        """Read all fields; `at` has the positions of the sections."""
-        data = self._data
-        self._at = at
-        self._application_at = at[APPLICATION_PROPERTIES] if at[APPLICATION_PROPERTIES + 7] else -1
-        stop = at[HEADER + 7]
-        self._header = read_header(data[at[HEADER] : stop]) if stop else NO_HEADER
-        delivery_stop = at[DELIVERY_ANNOTATIONS + 7]
-        self._delivery_entries = (
-            read_delivery_annotations(data, at[DELIVERY_ANNOTATIONS], delivery_stop) if delivery_stop else None
-        )
-        annotations_stop = at[MESSAGE_ANNOTATIONS + 7]
-        (
-            self._entries_count,
-            self._entries,
-            self.partition_key,
-            self.via_partition_key,
-            self.scheduled_enqueue_at,
-        ) = read_annotations(data, at[MESSAGE_ANNOTATIONS], annotations_stop) if annotations_stop else NO_ANNOTATIONS
-        # The sections are in order: the bare sections begin at the end of the annotations.
-        self._bare = annotations_stop or delivery_stop or stop
-        if at[PROPERTIES + 7]:
-            check_items(data, at[PROPERTIES], at[PROPERTIES + 7])
-        self.ttl_ms = self._lifetime_ms()
-        if at[APPLICATION_PROPERTIES + 7]:
-            check_items(data, at[APPLICATION_PROPERTIES], at[APPLICATION_PROPERTIES + 7])
-
-    def _lifetime_ms(self) -> int | None:
-        ttl_ms = self._header.ttl_ms
-        return None if ttl_ms is None else effective_ttl(ttl_ms, *self.times())
-
-    def times(self) -> tuple[int | None, int | None]:
-        """The sender's absolute-expiry-time and creation-time; None for what is missing or no timestamp."""
-        at = self._located()
-        data, start, stop = self._data, at[PROPERTIES], at[PROPERTIES + 7]
-        count, pos = open_items(data, start + 3) if stop else (0, 0)
-        if count <= _Field.ABSOLUTE_EXPIRY_TIME:
-            return None, None
-        pos = skip(data, pos, _Field.ABSOLUTE_EXPIRY_TIME)
-        creation_pos = skip(data, pos) if count > _Field.CREATION_TIME else -1
-        return _instant_at(data, pos), None if creation_pos < 0 else _instant_at(data, creation_pos)
-
-    @property
-    def encoded(self) -> bytes:
-        """The message as it arrived, with the id that it got if it had none."""
-        return self._data
+            self._parsed = Parsed(self.encoded, at)
+        return self._parsed
 
     @property
     def durable(self) -> bool:
         """Whether the sender marked the message as durable; this has no effect."""
-        self._located()
-        return bool(self._header.durable)
+        return bool(self.parsed().header.durable)
 
     @property
     def priority(self) -> int | None:
         """The sender's priority; this has no effect."""
-        self._located()
-        return self._header.priority
+        return self.parsed().header.priority
 
     @property
     def message_id(self) -> str | None:
@@ -233,74 +295,30 @@ class Message:
         text = self._message_id
         if text is _UNREAD:
             try:
-                text = self._read_message_id()
+                text = self.parsed().message_id()
             except BrokerError:
                 text = None
             self._message_id = text
         return text
 
-    @property
-    def session_id(self) -> str | None:
-        """The session id (AMQP's group-id)."""
-        text = self._session_id
-        if text is _UNREAD:
-            try:
-                text = self._read_session_id()
-            except BrokerError:
-                text = None
-            self._session_id = text
-        return text
-
-    def check_keys(self) -> None:
-        """Read the keys of a client's message; `parse_message` has read those in the annotations.
-
-        Raises BrokerError: INVALID_FIELD for a key of a wrong type, DECODE_ERROR for one that is no UTF-8, NOT_ALLOWED
-        for a SessionId that differs from the PartitionKey (P9).
-        """
-        if self._message_id is _UNREAD:
-            self._message_id = self._read_message_id()
-        session_id = self._session_id
-        if session_id is _UNREAD:
-            session_id = self._session_id = self._read_session_id()
-        if session_id is not None and self.partition_key is not None and session_id != self.partition_key:
-            raise service_errors.key_mismatch(session_id, self.partition_key)
-
-    def _read_message_id(self) -> str | None:
-        value = self.field(_Field.MESSAGE_ID)
-        if isinstance(value, bytes):
-            return value.hex()
-        if isinstance(value, Ulong | uuid.UUID):
-            return str(value)
-        return None if value is None else identifier("message-id", value)
-
-    def _read_session_id(self) -> str | None:
-        value = self.field(_Field.GROUP_ID)
-        return None if value is None else identifier("group-id", value)
+    def times(self) -> tuple[int | None, int | None]:
+        """The sender's absolute-expiry-time and creation-time; None for what is missing or no timestamp."""
+        return self.parsed().times()
 
     def field(self, position: int) -> object:
         """Return one field of the properties, None if it is null or missing. Raises BrokerError(DECODE_ERROR)."""
-        at = self._located()
-        if not at[PROPERTIES + 7]:
-            return None
-        count, pos = open_items(self._data, at[PROPERTIES] + 3)
-        if position >= count:
-            return None
-        try:
-            return value_at(self._data, skip(self._data, pos, position) if position else pos)
-        except DecodeError as error:
-            raise decode_refusal(error) from None
+        return self.parsed().field(position)
 
     def application_properties(self) -> dict[str, object]:
         """Decode and return the application properties with string keys.
 
         Raises BrokerError(DECODE_ERROR) for a malformed value, because parsing does not decode values.
         """
-        return named_values(self._data, self._application_at) if self._application_at >= 0 else {}
+        return named_values(self.encoded, self.application_at) if self.application_at >= 0 else {}
 
     def located(self) -> tuple[bytes, list[int]]:
         """Return the message with its sections in order, and their positions (as from `sections.locate`)."""
-        at = self._located()
-        return self._data, at
+        return self.encoded, self.parsed().at
 
     def stored(self, enqueued_at: int, ttl_ms: int | None, head: bytes = b"") -> bytes:
         """Return `head` and the stored form of the message; `ttl_ms` is the effective time to live.
@@ -311,29 +329,7 @@ class Message:
         """
         if ttl_ms is None and self.form is not None:
             return head + self.form
-        self._located()
-        bare = self._data[self._bare :] if ttl_ms is None else self._bare_with_expiry(enqueued_at, ttl_ms)
-        start = header_start(self._header, None if ttl_ms is None else min(ttl_ms, _TTL_MS_MAX))
-        count, entries = self._entries_count, self._entries
-        if self._delivery_entries is None:
-            return b"".join((head, FORM_HEAD.pack(PLAIN, len(start), count, len(entries)), start, entries, bare))
-        delivery_count, delivery_entries = self._delivery_entries
-        form_head = FORM_HEAD.pack(WITH_DELIVERY_ANNOTATIONS, len(start), count, len(entries))
-        more = DELIVERY_HEAD.pack(delivery_count, len(delivery_entries))
-        return head + form_head + more + start + delivery_entries + entries + bare
-
-    def _bare_with_expiry(self, enqueued_at: int, ttl_ms: int) -> bytes:
-        data, start, stop = self._data, self._at[PROPERTIES], self._at[PROPERTIES + 7]
-        if not stop:
-            start = stop = self._bare
-        expiry, creation = self.times()
-        if expiry is not None and creation is not None and expiry - creation == ttl_ms:
-            return data[self._bare :]
-        created_at = enqueued_at if creation is None else creation
-        expires_at = min(created_at + ttl_ms, INSTANT_MS_MAX)
-        times = b"\x83" + _pack_i64(expires_at), b"\x83" + _pack_i64(created_at)
-        properties = list_with_fields(data, start, stop, _Field.ABSOLUTE_EXPIRY_TIME, *times)
-        return b"\x00\x53\x73" + properties + data[stop:]
+        return self.parsed().stored(enqueued_at, ttl_ms, head)
 
 
 def effective_ttl(header_ttl_ms: int | None, expiry: object, creation: object) -> int | None:
@@ -352,13 +348,13 @@ def _instant_at(data: bytes, pos: int) -> int | None:
     return _unpack_i64(data, pos + 1)[0] if data[pos] == _TIMESTAMP else None
 
 
-def parse_message(data: bytes) -> Message:
-    """Parse an encoded message with its sections in any order and encoding.
+def parse_message(data: bytes, size_bytes: int | None = None) -> Message:
+    """Parse an encoded message with its sections in any order and encoding; `size_bytes` if it arrived with more.
 
     Raises BrokerError: DECODE_ERROR for other bytes, INVALID_FIELD for an annotation of the wrong type.
     """
     try:
-        return Message(*_located(data), len(data))
+        return Message.of(Parsed(*_canonical(data)), len(data) if size_bytes is None else size_bytes)
     except DecodeError as error:
         raise decode_refusal(error) from None
     except IndexError:
@@ -369,7 +365,8 @@ def parse_sent(data: bytes, bounds: MessageBounds = STANDARD_BOUNDS) -> Message:
     """Parse a client's message as `parse_message` does, judge it, and add a missing message id for receivers.
 
     Every way in comes through here, so that what passes can be stored, routed and moved without an error. Also raises
-    the errors of `Message.check_keys` and `bounds.check_bounds`.
+    BrokerError: INVALID_FIELD for a key of a wrong type, DECODE_ERROR for one that is no UTF-8, NOT_ALLOWED for a
+    SessionId that differs from the PartitionKey (P9), and the errors of `bounds.check_bounds`.
 
     The service adds a message id too; JavaScript's SDK can't settle a message without one. The result's `message_id`
     stays None, because a generated id is no key of a partition or duplicate; its `size_bytes` does not count the
@@ -377,36 +374,41 @@ def parse_sent(data: bytes, bounds: MessageBounds = STANDARD_BOUNDS) -> Message:
     """
     found = scan(data, bounds.key_length_max, bounds.scanned_bytes_max, new_message_id)
     if found is not None:
-        session_id = found[1]
-        if session_id is not None and found[2] is not None and session_id != found[2]:
-            raise service_errors.key_mismatch(session_id, found[2])
-        return Message.scanned(data, found)
+        form, session_id, partition_key, with_id, application_at = found
+        if session_id is not None and partition_key is not None and session_id != partition_key:
+            raise service_errors.key_mismatch(session_id, partition_key)
+        if with_id is None:
+            return Message(data, len(data), form, session_id, partition_key, application_at)
+        return Message(with_id, len(data), form, session_id, partition_key, application_at, None, None)
     try:
-        usual, at = _located(data)
-        if _has_message_id(usual, at):
-            message = Message(usual, at, len(data))
-        else:
-            message = Message(*_with_message_id(usual, at, new_message_id()), len(data))
-            message._message_id = None
-        if bounds.may_be_exceeded(usual, at):
-            keys = {
-                "x-opt-partition-key": message.partition_key,
-                "x-opt-via-partition-key": message.via_partition_key,
-            }
-            check_bounds(usual, at, keys, bounds)
-        message.check_keys()
-        return message
+        return _parse_unusual(data, bounds)
     except DecodeError as error:
         raise decode_refusal(error) from None
     except IndexError:
         raise _truncated(data) from None
 
 
+def _parse_unusual(data: bytes, bounds: MessageBounds) -> Message:
+    """Parse and judge a message that `scan` has not taken. Raises DecodeError, IndexError, BrokerError."""
+    usual, at = _canonical(data)
+    has_id = _has_message_id(usual, at)
+    parsed = Parsed(usual, at) if has_id else Parsed(*_with_message_id(usual, at, new_message_id()))
+    assert parsed.annotations is not None
+    partition_key, via_partition_key = parsed.annotations[2:4]
+    if bounds.may_be_exceeded(usual, at):
+        keys = {"x-opt-partition-key": partition_key, "x-opt-via-partition-key": via_partition_key}
+        check_bounds(usual, at, keys, bounds)
+    message_id, session_id = parsed.message_id() if has_id else None, parsed.session_id()
+    if session_id is not None and partition_key is not None and session_id != partition_key:
+        raise service_errors.key_mismatch(session_id, partition_key)
+    return Message(parsed.data, len(data), None, session_id, partition_key, parsed.application_at, parsed, message_id)
+
+
 def _truncated(data: bytes) -> BrokerError:
     return decode_refusal(DecodeError(len(data), "the message is cut off"))
 
 
-def _located(data: bytes) -> tuple[bytes, list[int]]:
+def _canonical(data: bytes) -> tuple[bytes, list[int]]:
     """Return the message in canonical form, and the positions of its sections."""
     at = locate(data)
     if at is not None:

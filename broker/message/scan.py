@@ -24,8 +24,9 @@ from .stored_form import FORM_HEAD, PLAIN
 Scanned = tuple[bytes, str | None, str | None, bytes | None, int]
 
 _SECTIONS_MAX: Final = 256  # of each kind that are remembered; each has at most 260 bytes
-_HEADER, _ANNOTATIONS = b"\x00\x53\x70\xc0", b"\x00\x53\x72\xc1"
+_HEADER, _NO_HEADER, _ANNOTATIONS = b"\x00\x53\x70\xc0", b"\x00\x53\x70\x45", b"\x00\x53\x72\xc1"
 _PROPERTIES, _NO_PROPERTIES, _APPLICATION = b"\x00\x53\x73\xc0", b"\x00\x53\x73\x45", b"\x00\x53\x74\xc1"
+_APPLICATION32 = b"\x00\x53\x74\xd1"
 _DATA8, _DATA32, _VALUE = b"\x00\x53\x75\xa0", b"\x00\x53\x75\xb0", b"\x00\x53\x77"
 _STRING8, _NULL = 0xA1, 0x40
 _GROUP_ID: Final = 10
@@ -92,8 +93,16 @@ class Scanner:
 
 def _bare_at(data: bytes) -> int:
     """Where the bare sections of a message begin, behind header and annotations."""
-    pos = 5 + data[4] if data[:4] == _HEADER else 0
+    pos = _header_end(data)
     return pos + 5 + data[pos + 4] if data[pos : pos + 4] == _ANNOTATIONS else pos
+
+
+def _header_end(data: bytes) -> int:
+    """Where the header of a message ends; Proton's is a list0."""
+    start = data[:4]
+    if start == _HEADER:
+        return 5 + data[4]
+    return 4 if start == _NO_HEADER else 0
 
 
 def _with_id(data: bytes, bare: int, new_id: Callable[[], str]) -> bytes | None:
@@ -145,6 +154,12 @@ def _scanned(data: bytes, start: _Start, key_length_max: int, with_id: bytes | N
         if item_count & 1 or skip(data, application_at + 6, item_count) != pos:
             return None
         head = data[pos : pos + 4]
+    elif head == _APPLICATION32:
+        application_at, pos = pos, pos + 8 + _u32(data, pos + 4)[0]
+        item_count = _u32(data, application_at + 8)[0]
+        if item_count & 1 or skip(data, application_at + 12, item_count) != pos:
+            return None
+        head = data[pos : pos + 4]
     end = pos + 8 + _u32(data, pos + 4)[0] if head == _DATA32 else _end(data, pos, head)
     if end != len(data):
         return None
@@ -164,7 +179,7 @@ def _form_start(sections: bytes) -> tuple[bytes | None, str | None]:
 
     No form for a message with a time to live, a schedule or another key. Raises DecodeError and BrokerError.
     """
-    header_end = 5 + sections[4] if sections[:4] == _HEADER else 0
+    header_end = _header_end(sections)
     header = read_header(sections[:header_end]) if header_end else NO_HEADER
     annotations = (
         read_annotations(sections, header_end, len(sections)) if header_end < len(sections) else NO_ANNOTATIONS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from proton import Message as ProtonMessage
 
 from emubus.broker.errors import BrokerError
 from emubus.broker.message import message as parsing
@@ -89,7 +90,9 @@ def test_a_scanned_message_answers_as_a_parsed_one(data: bytes) -> None:
         assert not scanned(data)
         return
     for found in scanned(data):
-        again = Message.scanned(data, found)
+        form, session_id, partition_key, with_id, at = found
+        id_given = () if with_id is None else (None, None)
+        again = Message(with_id or data, len(data), form, session_id, partition_key, at, *id_given)
         assert again.message_id == message.message_id
         assert again.stored(NOW, None, b"head") == b"head" + message.stored(NOW, None)
         assert again.stored(NOW, 5000) == message.stored(NOW, 5000)
@@ -125,6 +128,15 @@ def test_messages_of_sdks_are_scanned(count: int) -> None:
     assert first == second
     assert first[1:] == (session_id, "session", None if count else first[3], -1)
     assert parse_sent(data).session_id == session_id
+
+
+@pytest.mark.parametrize("properties", [None, {"a": 1, "b": "x" * 300}])
+def test_messages_of_proton_are_scanned(properties: dict[str, object] | None) -> None:
+    """An empty header, and application properties with sizes of 4 bytes."""
+    data = bytes(ProtonMessage(id="m", body=b"body", inferred=True, properties=properties).encode())
+    first, second = scanned(data)
+    assert first == second
+    assert first[:4] == (parsed(data).stored(NOW, None), None, None, None)
 
 
 @pytest.mark.parametrize(
