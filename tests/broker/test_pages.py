@@ -398,3 +398,20 @@ def test_limits_are_those_of_the_page_of_quotas(profile: Profile, of_tier: Mappi
     assert {name: getattr(limits, name) for name in wanted} == wanted
     standard = QueueDescription("q")
     assert (standard.max_delivery_count, standard.duplicate_window_ms) == (10, 10 * MINUTE_MS)
+
+
+def test_limits_of_microsofts_emulator_are_those_of_its_page() -> None:
+    """[SB: overview-emulator] All but the SQL filters of a topic: 20 in that version of the page, more here."""
+    limits = LIMITS[Profile.MS_EMULATOR]
+    wanted = {
+        "entities_max": 50,
+        "subscriptions_per_topic_max": 50,
+        "correlation_filters_per_topic_max": 1_000,
+        "rule_text_length_max": 1_024,
+        "action_statements_max": 32,
+        "connections_max": 10,
+        "receives_per_entity_max": 200,
+        "message_bytes_max": 256 * KB,
+        "max_size_mb": Range(100, 100),
+    }
+    assert {name: getattr(limits, name) for name in wanted} == wanted
