@@ -112,7 +112,7 @@ class EnqueueHandlers:
         """Store messages that `_appends` approved: `store_all` for a run, at a lower cost for each message."""
         state, messages = self._state, request.messages
         state.mark_used(turn.now)
-        number, rows = state.put_active_run(messages, turn)
+        number, rows = state.put_new(messages, turn)
         if turn.events is not None:
             numbers = range(number, number + len(rows))
             turn.note(EventKind.SENT, state.ref, numbers, messages, by=request.by, others_left=request.left)
@@ -221,7 +221,7 @@ class EnqueueHandlers:
             message = parse_stored(record.stored)
             removed.append((number, message))
             at = message.scheduled_enqueue_at
-            rows.remove(Home.SCHEDULED, number, len(row), 0, turn)
+            rows.remove(Home.SCHEDULED, (number,), len(row), turn)
             rows.remove_due(record.enqueued_at if at is None else at, Due.ACTIVATE, number, turn)
         return removed
 
@@ -332,14 +332,14 @@ class EnqueueHandlers:
         state = self._state
         # The time to live starts at activation: only the stored form has it, the record does not expire.
         record = Record(message.stored(at, message.ttl_ms), turn.now, 0, number)
-        state.rows.put(Home.SCHEDULED, number, record.pack(), turn)
+        state.rows.put(Home.SCHEDULED, [(state.rows.key(Home.SCHEDULED, number), record.pack())], turn)
         state.rows.put_due(at, Due.ACTIVATE, number, turn)
 
     def _activate_scheduled(self, number: int, turn: Turn) -> None:
         row = turn.view.get(MESSAGES, message_key(self._state.queue_id, Home.SCHEDULED, number))
         if row is None:
             return
-        self._state.rows.remove(Home.SCHEDULED, number, len(row), 0, turn)
+        self._state.rows.remove(Home.SCHEDULED, (number,), len(row), turn)
         self._activate(number, parse_stored(Record.unpack(row).stored), turn)
 
     def _activate(self, number: int, message: Message, turn: Turn, *, is_early: bool = False) -> None:
@@ -418,5 +418,6 @@ class EnqueueHandlers:
             return
         if forwards:
             turn.note(EventKind.FORWARDING, self._state.ref, [number], to=self._state.receivable.forward_to)
-        self._state.rows.put(Home.OUTBOX, number, record.pack(), turn)
+        rows = self._state.rows
+        rows.put(Home.OUTBOX, [(rows.key(Home.OUTBOX, number), record.pack())], turn)
         turn.effects.append((self._state.ref.announce_outbox, None))

@@ -59,7 +59,8 @@ class OutboxHandlers:
         record = Record(
             stored, turn.now, 0, number, 0, 0, operation.destination, self._state.target_index_of(operation.message)
         )
-        self._state.rows.put(Home.TRANSFER_OUTBOX, number, record.pack(), turn)
+        rows = self._state.rows
+        rows.put(Home.TRANSFER_OUTBOX, [(rows.key(Home.TRANSFER_OUTBOX, number), record.pack())], turn)
         turn.count(self._state.queue_id, Counted.SENT)
         turn.note(EventKind.SENT, self._state.ref, [number], [operation.message])
         turn.note(EventKind.FORWARDING, self._state.ref, [number], to=operation.destination)
@@ -69,7 +70,8 @@ class OutboxHandlers:
         at = turn.now if message.scheduled_enqueue_at is None else message.scheduled_enqueue_at
         stored = message.stored(at, message.ttl_ms)
         record = Record(stored, turn.now, 0, number, 0, 0, SCHEDULED_ELSEWHERE, number >> PARTITION_SHIFT)
-        self._state.rows.put(Home.TRANSFER_OUTBOX, self._state.rows.new_number(), record.pack(), turn)
+        rows = self._state.rows
+        rows.put(Home.TRANSFER_OUTBOX, [(rows.key(Home.TRANSFER_OUTBOX, rows.new_number()), record.pack())], turn)
         turn.effects.append((self._state.ref.announce_outbox, None))
 
     def forwarded(self, request: StoreForwarded, turn: Turn) -> None:
@@ -133,10 +135,10 @@ class OutboxHandlers:
         )
         for number, row in taken:
             record = Record.unpack(row)
-            rows.remove(Home.DEAD_LETTER, number, len(row), 0, turn)
+            rows.remove(Home.DEAD_LETTER, (number,), len(row), turn)
             record.update(expires_at=number, target_index=state.target_index_of(parse_stored(record.stored)))
             leaving = rows.new_number()
-            rows.put(Home.DEAD_LETTER_OUTBOX, leaving, record.pack(), turn)
+            rows.put(Home.DEAD_LETTER_OUTBOX, [(rows.key(Home.DEAD_LETTER_OUTBOX, leaving), record.pack())], turn)
             source = state.queue_id, number
             turn.note(EventKind.FORWARDING, state.ref, [leaving], source=source, to=state.dead_letters_go_to)
         turn.effects.append((request.reply, len(taken)))
@@ -149,7 +151,7 @@ class OutboxHandlers:
         turn.note(EventKind.RELEASED, state.ref, [number], source=(state.queue_id, request.number))
         record.update(expires_at=0, target_index=0)
         ready_queue, row = state.ready_queues[SubQueue.DEAD_LETTER], record.pack()
-        state.rows.put(Home.DEAD_LETTER, number, row, turn)
+        state.rows.put(Home.DEAD_LETTER, [(state.rows.key(Home.DEAD_LETTER, number), row)], turn)
         if request.reason is None or state.dead_letters_go_to is None:
             ready_queue.arrive(number, row)
             state.announce_ready(ready_queue, turn)
@@ -159,7 +161,7 @@ class OutboxHandlers:
         for home, number in request.rows:
             row = turn.view.get(MESSAGES, message_key(self._state.queue_id, home, number))
             if row is not None:
-                self._state.rows.remove(Home(home), number, len(row), 0, turn)
+                self._state.rows.remove(Home(home), (number,), len(row), turn)
         turn.effects.append((request.reply, None))
 
     def redirect(self, request: Redirect, turn: Turn) -> None:
@@ -170,9 +172,9 @@ class OutboxHandlers:
             if row is not None:
                 record = Record.unpack(row)
                 record.update(target_index=target_index)
-                rows.remove(Home(home), number, len(row), 0, turn)
+                rows.remove(Home(home), (number,), len(row), turn)
                 renumbered = rows.new_number()
-                rows.put(Home(home), renumbered, record.pack(), turn)
+                rows.put(Home(home), [(rows.key(Home(home), renumbered), record.pack())], turn)
                 source = self._state.queue_id, number
                 turn.note(EventKind.FORWARDING, self._state.ref, [renumbered], source=source)
         turn.effects.append((request.reply, None))
@@ -184,7 +186,7 @@ class OutboxHandlers:
         row = turn.view.get(MESSAGES, message_key(state.queue_id, home, request.number))
         if row is not None:
             record = Record.unpack(row)
-            state.rows.remove(home, request.number, len(row), 0, turn)
+            state.rows.remove(home, (request.number,), len(row), turn)
             if home is Home.DEAD_LETTER_OUTBOX:
                 self._dead_letter_returns(record, request, turn)
             elif request.reason is None:

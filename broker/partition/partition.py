@@ -324,7 +324,7 @@ class Partition:
         rows = turn.view.scan(MESSAGES, message_key(queue_id, 0, 0), message_key(queue_id + 1, 0, 0), request.limit)
         for key, row in rows:
             number = int.from_bytes(key[-8:], "big")
-            state.rows.remove(Home(key[4]), number, len(row), Record.unpack(row).expires_at, turn)
+            state.rows.remove(Home(key[4]), (number,), len(row), turn, (Record.unpack(row).expires_at,))
         remaining = request.limit - len(rows)
         for table in PREFIXED_TABLES:
             if remaining <= 0:

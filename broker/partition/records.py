@@ -280,9 +280,10 @@ class Counters:
         self.next_counter = counter + count
         return counter
 
-    def add_bytes(self, count: int) -> None:
-        """Add `count` bytes, negative for removed rows."""
-        self.bytes_used += count
+    def add(self, home: Home, count: int, size_bytes: int) -> None:
+        """Add messages to a home and their bytes; both are negative for what is removed."""
+        self.messages[home] += count
+        self.bytes_used += size_bytes
 
     def pack(self) -> bytes:
         """Return the row for the `state` table."""

@@ -121,9 +121,8 @@ class SettleHandlers:
                     turn.note(event, state.ref, numbers, properties=changes)
             if isinstance(outcome, Complete):
                 size_bytes = sum([lock.size_bytes for lock in ended])
-                state.remove_run(
-                    group.home, numbers, size_bytes, [lock.expires_at for lock in ended], group.session, turn
-                )
+                expiries = [lock.expires_at for lock in ended]
+                state.remove(group.home, numbers, size_bytes, expiries, group.session, turn)
             else:
                 for lock in ended:
                     self._move(lock, outcome, turn)
@@ -244,8 +243,8 @@ class SettleHandlers:
             state.rows.replace(home, lock.number, row, old_bytes, turn)
             return
         # Deferred messages don't expire: `remove` also deletes the row in `due`.
-        state.remove(group.home, lock.number, old_bytes, lock.expires_at, group.session, turn)
-        state.rows.put(home, lock.number, row, turn)
+        state.remove(group.home, (lock.number,), old_bytes, (lock.expires_at,), group.session, turn)
+        state.rows.put(home, [(state.rows.key(home, lock.number), row)], turn)
 
     def _modified(self, row: bytes, properties: Mapping[str, object]) -> Record:
         """The record of a row with application properties added or replaced."""

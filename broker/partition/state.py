@@ -132,18 +132,11 @@ class PartitionState:
 
     # ---- moves
 
-    def remove(self, home: Home, number: int, size_bytes: int, expires_at: int, session: int, turn: Turn) -> None:
-        """Remove a message from `home`; `size_bytes` is that of its row, `session` its session's number or 0."""
-        self.rows.remove(home, number, size_bytes, expires_at, turn)
-        if session and home is Home.ACTIVE:
-            key = session_message_key(self.queue_id, session, number)
-            turn.changes.append((SESSION_MESSAGES, key, None))
-
-    def remove_run(
+    def remove(
         self, home: Home, numbers: Sequence[int], size_bytes: int, expiries: Sequence[int], session: int, turn: Turn
     ) -> None:
-        """Remove messages of one session, or of none, from `home` (see `Rows.remove_run`)."""
-        self.rows.remove_run(home, numbers, size_bytes, expiries, turn)
+        """Remove messages of one session, or of none (0), from `home`; the rest as in `Rows.remove`."""
+        self.rows.remove(home, numbers, size_bytes, turn, expiries)
         if session and home is Home.ACTIVE:
             for number in numbers:
                 key = session_message_key(self.queue_id, session, number)
@@ -160,7 +153,7 @@ class PartitionState:
     ) -> None:
         """Move a message to the dead-letter queue; `row` is its stored row, `session` its session's number or 0."""
         record = Record.unpack(row)
-        self.remove(home, number, len(row), record.expires_at, session, turn)
+        self.remove(home, (number,), len(row), (record.expires_at,), session, turn)
         self.dead_letter_record(record, number, properties, turn, source=(self.queue_id, number))
 
     def dead_letter_record(
@@ -196,7 +189,7 @@ class PartitionState:
         """Store a dead letter and make it available; wake the forwarder if dead letters go on from here."""
         ready_queue = self.ready_queues[sub_queue]
         row = record.pack()
-        self.rows.put(ready_queue.home, number, row, turn)
+        self.rows.put(ready_queue.home, [(self.rows.key(ready_queue.home, number), row)], turn)
         ready_queue.arrive(number, row)
         self.announce_ready(ready_queue, turn)
         if sub_queue is SubQueue.DEAD_LETTER and self.dead_letters_go_to is not None:
@@ -210,17 +203,17 @@ class PartitionState:
             self.dead_letter(Home.ACTIVE, number, row, reason, turn, session)
         else:
             turn.note(EventKind.EXPIRED, self.ref, [number])
-            self.remove(Home.ACTIVE, number, len(row), Record.unpack(row).expires_at, session, turn)
+            self.remove(Home.ACTIVE, (number,), len(row), (Record.unpack(row).expires_at,), session, turn)
 
     def put_active(self, record: Record, number: int, turn: Turn) -> bytes:
         """Store a message as active with its expiry and return its row; the caller updates the ready queue."""
         row = record.pack()
-        self.rows.put(Home.ACTIVE, number, row, turn)
+        self.rows.put(Home.ACTIVE, [(self.rows.key(Home.ACTIVE, number), row)], turn)
         if record.expires_at:
             self.rows.put_due(record.expires_at, Due.EXPIRE, number, turn)
         return row
 
-    def put_active_run(self, messages: Sequence[Message], turn: Turn) -> tuple[int, Sequence[tuple[bytes, bytes]]]:
+    def put_new(self, messages: Sequence[Message], turn: Turn) -> tuple[int, Sequence[tuple[bytes, bytes]]]:
         """Store new messages as active with their expiries; the caller updates the ready queue.
 
         Returns the number of the first, and the keys and rows.
@@ -239,7 +232,7 @@ class PartitionState:
                 rows.append((message_key(self.queue_id, Home.ACTIVE, number), message.stored(turn.now, ttl_ms, head)))
                 if expires_at:
                     self.rows.put_due(expires_at, Due.EXPIRE, number, turn)
-        self.rows.put_active_run(rows, turn)
+        self.rows.put(Home.ACTIVE, rows, turn)
         return first, rows
 
     def average_bytes(self) -> int:
@@ -305,43 +298,35 @@ class Rows:
         """The sequence number that `new_number` will return."""
         return self.number_base | (self.counters.next_counter & COUNTER_MASK)
 
-    def put(self, home: Home, number: int, row: bytes, turn: Turn) -> None:
-        """Store a new message."""
-        turn.changes.append((MESSAGES, message_key(self.queue_id, home, number), row))
-        self.counters.messages[home] += 1
-        self._add_bytes(len(row), turn)
+    def key(self, home: Home, number: int) -> bytes:
+        """The key of a message's row."""
+        return message_key(self.queue_id, home, number)
 
-    def put_active_run(self, rows: Sequence[tuple[bytes, bytes]], turn: Turn) -> None:
-        """Store new active messages (key and row), in the order of their numbers."""
+    def put(self, home: Home, rows: Sequence[tuple[bytes, bytes]], turn: Turn) -> None:
+        """Store new messages (key and row) in `home`."""
         turn.rows.extend(rows)
-        self.counters.messages[Home.ACTIVE] += len(rows)
-        self._add_bytes(sum([len(row) for _, row in rows]), turn)
+        self._changed(home, len(rows), sum([len(row) for _, row in rows]), turn)
 
     def replace(self, home: Home, number: int, row: bytes, old_bytes: int, turn: Turn) -> None:
         """Replace the row of a message; `old_bytes` is the old row's size."""
         turn.changes.append((MESSAGES, message_key(self.queue_id, home, number), row))
-        self._add_bytes(len(row) - old_bytes, turn)
+        self._changed(home, 0, len(row) - old_bytes, turn)
 
-    def remove(self, home: Home, number: int, size_bytes: int, expires_at: int, turn: Turn) -> None:
-        """Delete a message and its `due` row; `size_bytes` is the row's size, `expires_at` Unix ms or 0."""
-        turn.changes.append((MESSAGES, message_key(self.queue_id, home, number), None))
-        if expires_at and home is Home.ACTIVE:
-            turn.changes.append((DUE, due_key(expires_at, self.queue_id, Due.EXPIRE, number), None))
-        self.counters.messages[home] -= 1
-        self._add_bytes(-size_bytes, turn)
-
-    def remove_run(
-        self, home: Home, numbers: Sequence[int], size_bytes: int, expiries: Sequence[int], turn: Turn
+    def remove(
+        self, home: Home, numbers: Sequence[int], size_bytes: int, turn: Turn, expiries: Sequence[int] = ()
     ) -> None:
-        """Delete messages and their `due` rows; `size_bytes` is the sum of their rows, `expiries` Unix ms or 0."""
+        """Delete messages of `home`, whose rows have `size_bytes` together.
+
+        `expiries` are the ends of their times to live in the order of `numbers` (Unix ms, 0: never), for active ones:
+        their `due` rows go, too.
+        """
         queue_id = self.queue_id
         turn.removed.extend([message_key(queue_id, home, number) for number in numbers])
         if home is Home.ACTIVE and any(expiries):
             for number, expires_at in zip(numbers, expiries, strict=True):
                 if expires_at:
                     turn.changes.append((DUE, due_key(expires_at, queue_id, Due.EXPIRE, number), None))
-        self.counters.messages[home] -= len(numbers)
-        self._add_bytes(-size_bytes, turn)
+        self._changed(home, -len(numbers), -size_bytes, turn)
 
     def put_due(self, at: int, what: Due, number: int, turn: Turn) -> None:
         """Add a `due` row for `at` (Unix ms)."""
@@ -352,8 +337,9 @@ class Rows:
         """Delete the `due` row for `at` (Unix ms)."""
         turn.changes.append((DUE, due_key(at, self.queue_id, what, number), None))
 
-    def _add_bytes(self, count: int, turn: Turn) -> None:
-        self.counters.add_bytes(count)
+    def _changed(self, home: Home, count: int, size_bytes: int, turn: Turn) -> None:
+        """Count so many messages more, or fewer, in `home`, and bytes."""
+        self.counters.add(home, count, size_bytes)
         turn.touched[self.queue_id] = self.counters
         if self.total is not None:
-            self.total.add(count)
+            self.total.add(size_bytes)

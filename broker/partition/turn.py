@@ -42,13 +42,14 @@ class Turn:
     It sees: `now`, the one instant of all its requests (Unix ms), and `view`, the rows as they are with the changes of
     the requests before. What a request changes itself shows in the view only after it.
 
-    It leaves: `changes` (table, key, value or None to delete), `rows` (new rows of the `messages` table, key and row)
-    and `removed` (keys of it to delete), which are the changes of runs; a request changes no key both there and in
-    `changes`. `touched` has the changed counters by queue id. `effects` are calls with their argument, which the worker
-    makes after the commit, on the event-loop thread. `counts` are for the counters of entities, `events` for an
-    observer; None without one. `next_due` is the earliest instant (Unix ms) that the changes added to the `due` table,
-    or None. `matches` has those of a topic's messages that were found before the batch, by the identity of the message,
-    which lives as long as the batch (`Send.matches`).
+    It leaves: `rows` (new rows of the `messages` table, key and row), `changes` (table, key, value or None to delete)
+    and `removed` (keys of the `messages` table to delete), written in this order after each request: a request may
+    replace a row and then remove it, but stores no row under a key that it has removed. `touched` has the changed
+    counters by queue id. `effects` are calls with their argument, which the worker makes after the commit, on the
+    event-loop thread. `counts` are for the counters of entities, `events` for an observer; None without one. `next_due`
+    is the earliest instant (Unix ms) that the changes added to the `due` table, or None. `matches` has those of a
+    topic's messages that were found before the batch, by the identity of the message, which lives as long as the batch
+    (`Send.matches`).
     """
 
     __slots__ = (
@@ -82,13 +83,10 @@ class Turn:
         """Write the changes to `batch` and forget them; return about how many bytes they have, 0 for no change."""
         written_bytes = 0
         if self.rows:
+            self.rows.sort()  # the copies of a topic are of several queues; a run is in order already
             batch.put_rows(MESSAGES, self.rows)
             written_bytes = sum([len(row) for _, row in self.rows])
             self.rows = []
-        if self.removed:
-            batch.delete_rows(MESSAGES, self.removed)
-            written_bytes += len(self.removed)
-            self.removed = []
         if self.changes:
             put, delete = batch.put, batch.delete
             for table, key, value in self.changes:
@@ -99,6 +97,10 @@ class Turn:
                     written_bytes += len(value) + 1
                     put(table, key, value)
             self.changes.clear()
+        if self.removed:
+            batch.delete_rows(MESSAGES, self.removed)
+            written_bytes += len(self.removed)
+            self.removed = []
         return written_bytes
 
     def write_counters(self, batch: Writer) -> bool:
