@@ -98,31 +98,30 @@ def float_text(number: float, *, single: bool = False) -> str:
     return repr(float(number))
 
 
-def _number(number: float, *, single: bool) -> float | str:
-    """A float or double as JSON: JSON has no NaN."""
-    text = float_text(number, single=single)
+def _number(number: float) -> float | str:
+    return float(number) if math.isfinite(number) else float_text(number)
+
+
+def _single(number: float) -> float | str:
+    text = float_text(number, single=True)
     return float(text) if math.isfinite(number) else text
 
 
-def _spelled(value: object) -> object:
-    """The spelling of a value that has no parts, and is not null, true, false or a string."""
-    match value:
-        case Timestamp():
-            return instant_text(value) if INSTANT_MS_MIN <= value <= INSTANT_MS_MAX else int(value)
-        case int():
-            return int(value)
-        case float():
-            return _number(value, single=isinstance(value, Float))
-        case str():  # a symbol or char
-            return str.__str__(value)
-        case Decimal32() | Decimal64() | Decimal128():
-            return decimals.to_text(value)
-        case bytes():
-            return b64encode(value).decode("ascii")
-        case uuid.UUID():
-            return str(value)
-        case _:
-            raise TypeError(f"AMQP has no type for {type(value).__name__}")
+def _base64(octets: bytes) -> str:
+    return b64encode(octets).decode("ascii")
+
+
+_SPELLINGS: Final[Mapping[type, Callable[..., object]]] = {
+    **dict.fromkeys((int, *_INTEGERS), int),
+    **dict.fromkeys(_DECIMALS, decimals.to_text),
+    **dict.fromkeys((Symbol, Char), str.__str__),
+    float: _number,
+    Float: _single,
+    Timestamp: lambda at: instant_text(at) if INSTANT_MS_MIN <= at <= INSTANT_MS_MAX else int(at),
+    bytes: _base64,
+    uuid.UUID: str,
+}
+"""How a value without parts is written, but for null, true, false and strings, which are themselves."""
 
 
 def to_json(value: object) -> object:
@@ -147,7 +146,7 @@ def to_json(value: object) -> object:
         case _:
             if type(value) is str:
                 return value
-            spelled = _spelled(value)
+            spelled = _SPELLINGS[type(value)](value)
             if isinstance(spelled, int) and abs(spelled) > EXACT_MAX:
                 spelled = str(spelled)
             return {"type": TYPE_NAMES[type(value)], "value": spelled}
@@ -155,9 +154,14 @@ def to_json(value: object) -> object:
 
 def compact(value: object) -> object:
     """As `to_json`, in the shorter form: an object with one member, whose name is the type."""
+    kind = type(value)
+    name = TYPE_NAMES[kind]
+    if name in _BARE:
+        return value
+    if (spelling := _SPELLINGS.get(kind)) is not None:
+        spelled = spelling(value)
+        return spelled if name in _BARE_NUMBERS and not isinstance(spelled, str) else {name: spelled}
     match value:
-        case None | bool():
-            return value
         case list():
             return {"list": [compact(each) for each in value]}
         case MapItems():
@@ -168,11 +172,7 @@ def compact(value: object) -> object:
         case Described():
             return {"described": [compact(value.descriptor), compact(value.value)]}
         case _:
-            name = TYPE_NAMES[type(value)]
-            if name in _BARE:
-                return value
-            spelled = _spelled(value)
-            return spelled if name in _BARE_NUMBERS and not isinstance(spelled, str) else {name: spelled}
+            raise TypeError(f"{kind.__name__} is no value that decode_exactly gives")
 
 
 def shown(value: object) -> object:
@@ -202,7 +202,8 @@ def shown(value: object) -> object:
         case Decimal32() | Decimal64() | Decimal128():
             return {"type": TYPE_NAMES[type(value)], "value": decimals.meant(value)}
         case _:
-            return {"type": "double" if isinstance(value, float) else TYPE_NAMES[type(value)], "value": _spelled(value)}
+            kind = type(value)
+            return {"type": "double" if kind is Float else TYPE_NAMES[kind], "value": _SPELLINGS[kind](value)}
 
 
 def shown_map(values: Mapping[str, object] | Mapping[object, object] | MapItems) -> dict[str, object]:

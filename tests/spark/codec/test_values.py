@@ -58,7 +58,8 @@ def test_typed_json_gives_the_very_value_back(value: object) -> None:
 def test_the_longer_form_of_typed_json_is_taken_too() -> None:
     long = '{"type":"int","value":5}'
     assert exact(from_json(long)) == exact(from_json('{"int":5}')) == exact(Int(5))
-    assert exact(from_json(f'{{"value":[{long}],"type":"list"}}')) == exact([Int(5)])
+    assert exact(from_json(f'{{"value":[{long}],"type":"list"}}')) == exact(from_json(f"[{long}]")) == exact([Int(5)])
+    assert exact(from_json('{"symbol":"é"}')) == exact(Symbol("é"))  # a reader may have met one
     for wrong in ('{"type":5,"value":5}', '{"type":"integer","value":5}', '{"type":"int"}'):
         with pytest.raises(ValueError, match="is no AMQP type"):
             from_json(wrong)
@@ -223,7 +224,6 @@ def test_an_instant_may_be_written_in_any_zone_or_as_milliseconds() -> None:
     [
         "",
         "abc",
-        "[1]",
         "{}",
         '{"a":1,"b":2}',
         '{"int":"5"}',
@@ -251,7 +251,6 @@ def test_an_instant_may_be_written_in_any_zone_or_as_milliseconds() -> None:
         '{"array":["described",[]]}',
         '{"described":["a"]}',
         '{"ubyte":256}',
-        '{"symbol":"é"}',
         "9223372036854775808",
         '"\\ud800"',
         '{"list":[' * (NESTING_MAX + 2) + "]}" * (NESTING_MAX + 2),
