@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from . import NO_WINDOWS, __version__
-from .commands import EXIT_FAILED, EXIT_NO_SERVER, EXIT_USAGE, CommandError
-from .commands.options import ConfigError
 from .commands.parsing import Parser, row, suggestion
 from .commands.table import COMMANDS as OTHER_COMMANDS
 from .commands.table import SERVER, Add, Entry
-from .commands.terminal import write_errors
+from .exits import EXIT_FAILED, EXIT_NO_SERVER, EXIT_USAGE, CommandError
+from .options import ConfigError
+from .terminal import write_errors
 
 
 def _completion() -> Add:

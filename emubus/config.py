@@ -17,7 +17,7 @@ from .broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME
 from .broker.keys import ALL_RIGHTS, SharedKey
 from .broker.model.descriptions import QueueDescription, Topology
 from .broker.model.profiles import PREMIUM_PARTITION_COUNTS, Limits, Profile, defaults_of, limits_for
-from .commands.options import (
+from .options import (
     HOST,
     HTTP_PORT,
     OTLP,
@@ -31,7 +31,7 @@ from .commands.options import (
     variables_of_process,
     whole,
 )
-from .commands.options import ConfigError as ConfigError
+from .options import ConfigError as ConfigError
 from .storage.contract import Durability as Durability
 
 MOUNTED_CONFIG_FILE: Final = Path("/ServiceBus_Emulator/ConfigFiles/Config.json")

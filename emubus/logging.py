@@ -16,9 +16,9 @@ from typing import Final, TextIO
 import structlog
 from structlog.tracebacks import ExceptionDictTransformer
 
-from .commands.colors import has_colors
-from .commands.terminal import LINE_CHARS_MAX, one_line, safe, safe_json
+from .colors import has_colors
 from .config import LogFormat, LogLevel
+from .terminal import LINE_CHARS_MAX, one_line, safe, safe_json
 
 READY_LINE: Final = "Emulator Service is Successfully Up!"
 """The line that Testcontainers modules for Microsoft's emulator wait for, verbatim."""

@@ -22,6 +22,7 @@ import uvloop
 from . import __version__
 from .amqp import AmqpServer
 from .amqp.limits import Limits as WireLimits
+from .announcement import banner, facts, write_ready_file
 from .broker.access import Access
 from .broker.admin.folder_view import DataFolderError
 from .broker.api import TABLES
@@ -33,21 +34,20 @@ from .broker.model.catalog import CATALOG_TABLES, Catalog, CatalogError, other_s
 from .broker.model.descriptions import Topology
 from .broker.model.profiles import Partitioning, largest_message, limits_over
 from .broker.service_errors import HOST_SUFFIX, jms_not_supported
-from .commands.announcement import banner, facts, write_ready_file
-from .commands.options import variables_of_process
-from .commands.terminal import write_notes
 from .conditions.strikes import TlsFailure
 from .config import Auth, Config, LogFormat, Tls
 from .data_folder import DataFolder
 from .failpoint import failpoint_hook
 from .listener import Listener
 from .logging import announce_ready
+from .options import variables_of_process
 from .resources import raise_descriptors, sockets_max, trim
 from .snapshots import Snapshots, finish_restore
 from .stopping import catch_signals, stop_on_signal
 from .storage import Durability, Store, StoreError, no_failpoint, open_store
 from .story.ring import Story
 from .telemetry.sampler import Sampler
+from .terminal import write_notes
 from .tls import (
     FOLDER,
     HANDSHAKE_FAILURE,

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from .broker.clock import Clock
-from .commands.options import variables_of_process
+from .options import variables_of_process
 from .storage import StoreError, make_folder
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ GROUND = "broker"  # the files of broker/ itself, but for the two of its facade
 FACADE = "broker/facade"
 WEB = "web"  # the files of web/ itself, but for those that compose the application
 WEB_SERVER = "web/server"
+ENTRIES = "emubus/entries"  # what users start or import
 SPARK = "spark_connector"  # the files that all its rooms may know: errors, clocks, positions
 SPARK_OPTIONS = "spark_connector/options"
 SPARK_PLANNERS = "spark_connector/source"
@@ -27,6 +28,9 @@ ROOM_BY_FILE = {  # files that are another room than their folder's
     "web/server.py": WEB_SERVER,
     "web/lazy_server.py": WEB_SERVER,
     "web/metrics.py": WEB_SERVER,
+    "emubus/__main__.py": ENTRIES,
+    "emubus/container.py": ENTRIES,
+    "emubus/testing.py": ENTRIES,
     "spark_connector/option_table.py": SPARK_OPTIONS,
     "spark_connector/options.py": SPARK_OPTIONS,
     "spark_connector/schema.py": SPARK_OPTIONS,
@@ -95,13 +99,37 @@ MAY_IMPORT: dict[str, set[str]] = {  # room: what it may import besides itself
     SPARK_READERS: {SPARK, SPARK_OPTIONS, SPARK_PLANNERS, "spark_connector/source/several"},
     SPARK_FACADE: {SPARK, SPARK_OPTIONS, SPARK_READERS, "spark_connector/sink", "spark_connector/source/several"},
     "spark_connector/pipelines": {SPARK, SPARK_OPTIONS, SPARK_FACADE},
+    "emubus/config_file": {GROUND, "broker/admin", "broker/model", "broker/rules"},
     "emubus": {
-        *("amqp", "storage", "telemetry", WEB, WEB_SERVER, "web/atom", "web/control"),
-        *(SPARK, "spark_connector/codec", "spark_connector/wire"),  # the import from another broker is a client
-        *ADAPTER_SEES,
+        *(GROUND, FACADE, "broker/admin", "broker/model", "codec", "conditions", "story"),
+        *("amqp", "emubus/config_file", "storage", "telemetry", WEB, WEB_SERVER),
+    },
+    "emubus/kit": {
+        *(GROUND, FACADE, "broker/admin", "broker/model", "conditions"),
+        *("emubus", WEB, "web/atom", "web/control"),
+    },
+    "emubus/importing": {
+        *(GROUND, "broker/model", "emubus", "emubus/config_file", "emubus/kit", WEB, "web/atom"),
+        *(SPARK, "spark_connector/codec", "spark_connector/wire"),  # the import of messages is a client
+    },
+    "emubus/commands": {
+        *(GROUND, FACADE, "broker/admin", "broker/model", "conditions"),
+        *("emubus", "emubus/config_file", "emubus/importing", "emubus/kit", "spark_connector/wire"),
+    },
+    ENTRIES: {
+        *(GROUND, FACADE, "broker/admin", "broker/model", "conditions"),
+        *("emubus", "emubus/commands", "emubus/kit", "storage", WEB),
     },
 }
 ALLOWED: set[tuple[str, str]] = set()  # (module, room) that break the table: none
+MUTUAL = {  # rooms that import each other, though no two files do
+    ("amqp", "amqp/injection"),
+    ("amqp", "amqp/links"),
+    ("amqp", "amqp/nodes"),
+    ("amqp", "amqp/wire"),
+    ("amqp/links", "amqp/nodes"),
+    ("conditions", "conditions/behaviours"),
+}
 
 PROTON = {"proton", "cproton", "cproton_ffi"}
 PROTON_ALLOWED = ("amqp/wire/", "spark_connector/wire/")
@@ -123,7 +151,7 @@ CLOCK_CALLS = {
 RANDOM_CALLS = {("uuid", "uuid4"), ("os", "urandom"), ("secrets", "token_bytes"), ("uuid", "uuid1")}
 CLOCK_FILES = {"broker/clock.py", "broker/ids.py", "spark_connector/timing.py"}
 STOP_FILES = {"emubus/server.py"}  # a stop that hangs must end in real time, whatever the clock says
-WRITERS = {"emubus/commands/terminal.py", "emubus/logging.py", "emubus/__main__.py"}  # the last only closes a pipe
+WRITERS = {"emubus/terminal.py", "emubus/logging.py", "emubus/__main__.py"}  # the last only closes a pipe
 ANY_ALLOWED = (  # where values have no static type
     *("amqp/wire/", "spark_connector/", "storage/lmdb_store.py", "storage/memory_store.py"),  # libraries without types
     *("broker/model/descriptions.py", "broker/model/profiles.py"),  # JSON of the catalog; values by field name
@@ -204,6 +232,16 @@ def test_each_room_imports_what_the_table_allows() -> None:
     assert wrong == ALLOWED
 
 
+def test_no_two_rooms_import_each_other() -> None:
+    pairs = {
+        (room(name), room(other))
+        for name, others in arrows().items()
+        for other in others
+        if room(name) != room(other) and not other.endswith("/__init__.py")
+    }
+    assert {(one, other) for one, other in pairs if one < other and (other, one) in pairs} == MUTUAL
+
+
 def test_no_imports_go_in_a_circle() -> None:
     assert circles({name: {each for each in others if each != name} for name, others in arrows().items()}) == []
 
@@ -237,7 +275,7 @@ def test_folders_import_each_other_relatively() -> None:
 
 def test_only_the_command_line_and_the_test_kit_import_the_server() -> None:
     found = {name for name, others in arrows().items() if "emubus/server.py" in others}
-    assert {name for name in found if not name.startswith("emubus/commands/")} <= {"emubus/testing.py"}
+    assert {name for name in found if not name.startswith("emubus/commands/")} == {"emubus/kit/in_process.py"}
 
 
 def test_proton_is_imported_only_by_the_wire_folders() -> None:
@@ -348,7 +386,7 @@ def test_the_environment_is_read_by_the_configuration_only() -> None:
     wrong = [
         f"{name}:{node.lineno}"
         for name, tree in trees()
-        if name not in {"emubus/commands/options.py", "codec/native.py"}  # the latter is read at import
+        if name not in {"emubus/options.py", "codec/native.py"}  # the latter is read at import
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr in {"environ", "getenv"}
     ]

@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..config import OPTIONS_BY_NAME
+from ..exits import EXIT_FAILED, EXIT_OK, CommandError
+from ..options import add_option, read_options
+from ..terminal import write_lines, write_notes
 from ..tls import (
     TlsError,
     ca_file,
@@ -24,9 +27,6 @@ from ..tls import (
     trust_lines,
     x509_of,
 )
-from . import EXIT_FAILED, EXIT_OK, CommandError
-from .options import add_option, read_options
-from .terminal import write_lines, write_notes
 
 if TYPE_CHECKING:
     from cryptography import x509

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from . import EXIT_FAILED, EXIT_OK
-from .options import ConfigError
-from .terminal import write_lines
+from ..exits import EXIT_FAILED, EXIT_OK
+from ..options import ConfigError
+from ..terminal import write_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

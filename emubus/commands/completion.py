@@ -10,10 +10,10 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from . import EXIT_OK
+from ..exits import EXIT_OK
+from ..terminal import write_lines
 from .parsing import Parser
 from .table import COMMANDS
-from .terminal import write_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

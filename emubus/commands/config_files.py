@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import EXIT_OK, EXIT_USAGE
+from ..exits import EXIT_OK, EXIT_USAGE
+from ..options import ConfigError, add_option, read_options
+from ..terminal import json_text, write_json, write_lines, write_notes
 from .client.address import add_server_options
-from .options import ConfigError, add_option, read_options
-from .terminal import json_text, write_json, write_lines, write_notes
 
 if TYPE_CHECKING:
     from ..config_file.cursor import Problem

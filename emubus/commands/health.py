@@ -12,9 +12,9 @@ import socket
 from time import perf_counter
 from typing import Final
 
-from . import EXIT_FAILED, EXIT_OK
-from .options import HOST, HTTP_PORT, add_option, read_default
-from .terminal import one_line, write_lines, write_notes
+from ..exits import EXIT_FAILED, EXIT_OK
+from ..options import HOST, HTTP_PORT, add_option, read_default
+from ..terminal import one_line, write_lines, write_notes
 
 ANSWER_BYTES_MAX: Final = 10_000
 SECONDS_MAX: Final = 86_400

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Final, NoReturn
 
-from . import EXIT_USAGE
-from .terminal import one_line, write_notes
+from ..exits import EXIT_USAGE
+from ..terminal import one_line, write_notes
 
 HELP_COLUMN: Final = 26
 HELP_WIDTH: Final = 80

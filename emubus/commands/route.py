@@ -13,10 +13,10 @@ from urllib.parse import urlencode
 
 from ..broker.model.descriptions import QueueDescription, TopicDescription, entity_key
 from ..config import OPTIONS, OPTIONS_BY_NAME, load_config
-from . import EXIT_OK, CommandError
+from ..exits import EXIT_OK, CommandError
+from ..options import ConfigError, add_option
 from .client.address import add_server_options
 from .client.output import add_json, show
-from .options import ConfigError, add_option
 
 _PROPERTY_NAMES: Final = {
     "--session-id": "SessionId",

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from ..config import OPTIONS, load_config
-from .options import add_option
+from ..options import add_option
 
 UNUSED: Final = "rich"
 

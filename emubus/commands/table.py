@@ -58,9 +58,9 @@ def _config() -> Add:
 
 
 def _import() -> Add:
-    from ..importing import command
+    from . import importing
 
-    return command.add_arguments
+    return importing.add_arguments
 
 
 def _entities(name: str) -> Callable[[], Add]:
@@ -138,7 +138,7 @@ def _rules() -> Add:
 
 def _simulation(name: str) -> Callable[[], Add]:
     def load() -> Add:
-        from .client.failures import simulation
+        from .client import simulation
 
         return {"clock": simulation.add_clock, "outage": simulation.add_outage, "fault": simulation.add_fault}[name]
 
@@ -146,7 +146,7 @@ def _simulation(name: str) -> Callable[[], Add]:
 
 
 def _exercise() -> Add:
-    from .client.failures import exercise
+    from .client import exercise
 
     return exercise.add_exercise
 

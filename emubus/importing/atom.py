@@ -29,8 +29,8 @@ from ..broker.model.descriptions import (
     with_fields,
 )
 from ..broker.model.profiles import LIMITS, Limits
-from ..commands import EXIT_FAILED, EXIT_NO_SERVER, EXIT_USAGE, CommandError
-from ..commands.client.address import ConnectionString
+from ..connection_string import ConnectionString
+from ..exits import EXIT_FAILED, EXIT_NO_SERVER, EXIT_USAGE, CommandError
 from ..kit.http_connection import DEFAULT_PORTS, CaError, connector, read_whole
 from ..web.atom.descriptions import ReadContext, subscription_in, top_level_in
 from ..web.atom.parsing import child, children, local_name, text_of

@@ -15,11 +15,11 @@ from typing import Final
 
 from ..broker.model.catalog import Description, path_of
 from ..broker.model.descriptions import QueueDescription, TopicDescription
-from ..commands import CommandError
-from ..commands.terminal import Progress
+from ..exits import CommandError
 from ..spark_connector.codec import head, split_peek_reply
 from ..spark_connector.errors import ConnectorError
 from ..spark_connector.wire import Connection, Endpoint, Management, SasKey, Sender
+from ..terminal import Progress
 
 PAGE: Final = 250
 WINDOW: Final = 100

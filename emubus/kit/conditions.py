@@ -1,7 +1,7 @@
 """Conditions in the test kit: what one reports, one for a `with` block, and all presets one after the other.
 
 Knows how the verbs that start, read and end a condition make up the others. Does not know where the emubus runs: the
-two kits do (`testing.py`, `remote.py`).
+two kits do (`in_process.py`, `remote.py`).
 """
 
 from __future__ import annotations

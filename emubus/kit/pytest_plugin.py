@@ -1,8 +1,8 @@
 """The pytest plugin: fixtures that give each test a clean emubus; pytest finds it once emubus is installed.
 
 Knows pytest's options and the life of the server: one per test process, started for the first test that uses it, and
-reset before and after each such test. Does not know how that is done (`testing.py`, `remote.py`), and imports it only
-then, so that other test suites pay nothing for the plugin.
+reset before and after each such test. Does not know how that is done (`in_process.py`, `remote.py`), and imports it
+only then, so that other test suites pay nothing for the plugin.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _running(config: pytest.Config) -> Iterator[Emubus]:
         yield RemoteEmubus(url)
         return
     from ..config import ConfigError
-    from ..testing import server_like
+    from .in_process import server_like
 
     try:
         server = server_like(config_file, profile or None)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from emubus.commands.client.failures import exercise as command
+from emubus.commands.client import exercise as command
 from emubus.conditions.presets import PRESETS
 from emubus.conditions.table import BEHAVIOURS, read_values
 from emubus.kit.exercise import steps

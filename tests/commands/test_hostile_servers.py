@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from emubus.__main__ import COMMANDS
-from emubus.commands.client import api, bulk
-from emubus.commands.client.failures import exercise
+from emubus.commands.client import api, bulk, exercise
 from emubus.kit import http_connection
 from emubus.kit.remote import RemoteEmubus
 from emubus.web.control import TABLES

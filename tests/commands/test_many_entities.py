@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.commands.client.failures import exercise as command
+from emubus.commands.client import exercise as command
 from emubus.kit import conditions
 from emubus.kit.exercise import Step
 from emubus.testing import EmubusServer, RemoteEmubus

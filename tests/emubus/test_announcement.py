@@ -16,10 +16,10 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusError
 
+from emubus.announcement import banner, facts, write_ready_file
 from emubus.broker.keys import ALL_RIGHTS, SharedKey
-from emubus.commands.announcement import banner, facts, write_ready_file
-from emubus.commands.options import ConfigError
 from emubus.config import Config, load_config
+from emubus.options import ConfigError
 
 WAIT_S = 60.0
 PORTS = {"amqp": 5672, "http": 5300, "more 1": 443}

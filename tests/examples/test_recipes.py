@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from emubus.commands.options import HTTP_PORT
 from emubus.config import OPTIONS, load_config
+from emubus.options import HTTP_PORT
 
 from ..building import ROOT
 from ..kit.running import run_pytest

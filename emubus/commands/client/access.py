@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 from ...broker.access import DEFAULT_KEY, sign
 from ...broker.clock import Clock
-from .. import EXIT_OK
-from ..options import Option, add_option, port, read_default
+from ...exits import EXIT_OK
+from ...options import Option, add_option, port, read_default
 from .address import Address, add_server_options, address_of
 from .output import add_json, show, span_ms
 

@@ -1,6 +1,6 @@
 """Which server a command asks, and with which key: options, environment, or the defaults of a local server.
 
-Knows connection strings [http 1]. Does not send requests.
+Does not send requests.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
+from ...connection_string import KEY_NAME, parse_connection_string
 from ...kit.http_connection import DEFAULT_PORTS
-from ..options import (
+from ...options import (
     HTTP_PORT,
     ConfigError,
     Option,
@@ -23,17 +24,7 @@ from ..options import (
 )
 
 DEFAULT_HOST: Final = "localhost"
-KEY_NAME: Final = "RootManageSharedAccessKey"
 KEY_VARIABLE: Final = "EMUBUS_SAS_KEY"
-
-
-class ConnectionString(NamedTuple):
-    """The parts of a connection string; `port` is None if the endpoint has none."""
-
-    host: str
-    port: int | None
-    key_name: str
-    key: str
 
 
 class Address(NamedTuple):
@@ -54,21 +45,6 @@ class Address(NamedTuple):
         """The URL of the server, without a slash at its end."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
-
-
-def parse_connection_string(text: str) -> ConnectionString:
-    """The parts of a connection string. ValueError says what is allowed."""
-    parts = {name.strip().lower(): value for name, _, value in (each.partition("=") for each in text.split(";"))}
-    try:
-        endpoint = urlsplit(parts.get("endpoint", ""))
-        scheme, host, port = endpoint.scheme, endpoint.hostname, endpoint.port
-    except ValueError:
-        scheme, host, port = "", None, None
-    if scheme != "sb" or not host:
-        raise ValueError("Endpoint=sb://HOST;SharedAccessKeyName=NAME;SharedAccessKey=KEY")
-    return ConnectionString(
-        host, port, parts.get("sharedaccesskeyname") or KEY_NAME, parts.get("sharedaccesskey") or ""
-    )
 
 
 def _url(text: str) -> str:

@@ -16,9 +16,9 @@ from types import TracebackType
 from typing import Final, Self
 from urllib.parse import quote
 
+from ...exits import EXIT_FAILED, EXIT_NO_SERVER, EXIT_USAGE, CommandError
 from ...kit.answers import Answer, AnswerError, parse_answer
 from ...kit.http_connection import CHUNK_BYTES, CaError, TimedResponse, check_whole, connector, read_whole
-from .. import EXIT_FAILED, EXIT_NO_SERVER, EXIT_USAGE, CommandError
 from .address import Address, address_of
 
 ROOT: Final = "/emubus/v1"

@@ -6,10 +6,10 @@ import argparse
 from typing import Final
 from urllib.parse import unquote
 
+from ...exits import EXIT_FAILED, EXIT_OK, CommandError
 from ...kit.answers import Answer, AnswerError
-from .. import EXIT_FAILED, EXIT_OK, CommandError
-from ..options import ConfigError
-from ..terminal import Progress, write_errors
+from ...options import ConfigError
+from ...terminal import Progress, write_errors
 from .address import add_server_options
 from .api import connect
 from .output import add_json, show

@@ -19,9 +19,9 @@ from ...config_file.properties import (
     TOPIC_PROPERTIES,
     Properties,
 )
+from ...exits import EXIT_FAILED, EXIT_OK
 from ...kit.answers import Answer, AnswerError
-from .. import EXIT_FAILED, EXIT_OK
-from ..options import ConfigError
+from ...options import ConfigError
 from .address import add_server_options
 from .api import connect, entity_at
 from .output import add_json, instant, pairs, show, span_ms, table

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import BinaryIO, Final
 from urllib.parse import urlencode
 
+from ...exits import EXIT_FAILED, EXIT_OK
 from ...kit.answers import Answer
-from .. import EXIT_FAILED, EXIT_OK
-from ..options import ConfigError
-from ..terminal import safe_json_pieces, write_errors, write_json_pieces, write_lines
+from ...options import ConfigError
+from ...terminal import safe_json_pieces, write_errors, write_json_pieces, write_lines
 from .address import add_server_options
 from .api import connect
 from .bulk import add_filter, failures_of, filter_of

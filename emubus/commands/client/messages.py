@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from ...exits import EXIT_FAILED, EXIT_OK
 from ...kit.answers import Answer, AnswerError
-from .. import EXIT_FAILED, EXIT_OK
-from ..options import ConfigError
-from ..terminal import Progress, one_line, write_errors
+from ...options import ConfigError
+from ...terminal import Progress, one_line, write_errors
 from .address import add_server_options
 from .api import Api, connect
 from .output import add_json, count_of, instant, show, span_ms, table

@@ -1,6 +1,6 @@
 """The form of what commands print, and the forms of arguments that several commands have: tables, instants, durations.
 
-Does not know terminals: `commands/terminal.py` does.
+Does not know terminals: `emubus/terminal.py` does.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from ..terminal import Heading, safe, write_json, write_lines
+from ...terminal import Heading, safe, write_json, write_lines
 
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SPAN: Final = re.compile(r"(\d{1,12})(ms|s|m|h|d)", re.ASCII)

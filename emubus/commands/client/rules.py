@@ -6,9 +6,9 @@ import argparse
 import json
 from urllib.parse import quote
 
+from ...exits import EXIT_OK
 from ...kit.answers import Answer
-from .. import EXIT_OK
-from ..options import ConfigError
+from ...options import ConfigError
 from .address import add_server_options
 from .api import connect
 from .output import add_json, show, table

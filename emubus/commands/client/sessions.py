@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .. import EXIT_OK
+from ...exits import EXIT_OK
 from .address import add_server_options
 from .api import connect
 from .output import add_json, instant, show, table

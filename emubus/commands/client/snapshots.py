@@ -9,9 +9,9 @@ from typing import Final
 
 from ...broker.errors import BrokerError
 from ...broker.names import SnapshotName
+from ...exits import EXIT_OK
 from ...kit.http_connection import CHUNK_BYTES
-from .. import EXIT_OK
-from ..options import ConfigError
+from ...options import ConfigError
 from .address import add_server_options
 from .api import connect
 from .output import add_json, instant, show, table

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Iterator
 from urllib.parse import urlencode
 
+from ...exits import EXIT_FAILED, EXIT_OK
 from ...kit.answers import Answer
-from .. import EXIT_FAILED, EXIT_OK
 from .address import add_server_options
 from .api import connect
 from .output import add_json, instant, show

@@ -13,16 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ....conditions.chance import SEED_MAX
-from ....conditions.presets import PRESETS
-from ....kit.answers import Answer, AnswerError
-from ....kit.exercise import Step, steps
-from ... import EXIT_FAILED, EXIT_OK, CommandError
+from ...conditions.chance import SEED_MAX
+from ...conditions.presets import PRESETS
+from ...exits import EXIT_FAILED, EXIT_OK, CommandError
+from ...kit.answers import Answer, AnswerError
+from ...kit.exercise import Step, steps
 from ...options import ConfigError, names
 from ...terminal import Progress, json_text, safe
-from ..address import add_server_options
-from ..api import Api, connect
-from ..output import add_json, instant, show, table
+from .address import add_server_options
+from .api import Api, connect
+from .output import add_json, instant, show, table
 
 MINUTE_MS: Final = 60_000
 POLL_MS: Final = 1_000

@@ -13,22 +13,21 @@ from ..broker.errors import BrokerError
 from ..broker.model.catalog import Description, path_of
 from ..broker.model.descriptions import with_fields
 from ..broker.model.profiles import LIMITS, Profile
-from ..commands import EXIT_OK, EXIT_USAGE, CommandError
-from ..commands.client.address import (
+from ..connection_string import ConnectionString, parse_connection_string
+from ..exits import EXIT_OK, EXIT_USAGE, CommandError
+from ..kit.answers import is_deeper
+from ..options import ConfigError
+from ..terminal import Progress, json_text, one_line, write_notes
+from .client.address import (
     Address,
-    ConnectionString,
     add_server_options,
     address_of,
     ca_file_of,
-    parse_connection_string,
 )
-from ..commands.client.output import add_json, show
-from ..commands.options import ConfigError
-from ..commands.terminal import Progress, json_text, one_line, write_notes
-from ..kit.answers import is_deeper
+from .client.output import add_json, show
 
 if TYPE_CHECKING:
-    from .messages import Copied
+    from ..importing.messages import Copied
 
 TEMPLATE_CHARS_MAX: Final = 16 << 20
 """The service takes 4 MB."""
@@ -56,7 +55,7 @@ def run(parsed: argparse.Namespace) -> int:
     if (parsed.entity is None) != (parsed.lines is None):
         raise ConfigError("give ENTITY and --lines together")
     if parsed.lines is not None:
-        from ..commands.client.lines import import_messages
+        from .client.lines import import_messages
 
         if parsed.namespace is not None or parsed.arm is not None:
             raise ConfigError("--lines, --namespace and --arm exclude each other")
@@ -86,7 +85,7 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def _of_namespace(parsed: argparse.Namespace) -> tuple[list[Description], Sequence[str]]:
-    from .atom import read_namespace  # parses XML with the tables of the management API
+    from ..importing.atom import read_namespace  # parses XML with the tables of the management API
 
     source, is_local, ca_file = _source_of(parsed)
     return read_namespace(source, tls=not is_local, ca_file=ca_file, limits=LIMITS[Profile.STANDARD])
@@ -104,8 +103,8 @@ def _source_of(parsed: argparse.Namespace) -> tuple[ConnectionString, bool, Path
 def _of_template(parsed: argparse.Namespace) -> tuple[list[Description], Sequence[str]]:
     from ..config_file.cursor import ConfigFileError
     from ..config_file.reading import parse_config
-    from .arm import parameters_in, read_template
-    from .expressions import TooMuch, Unresolved
+    from ..importing.arm import parameters_in, read_template
+    from ..importing.expressions import TooMuch, Unresolved
 
     read: Path = parsed.parameters or parsed.arm
     try:
@@ -194,8 +193,8 @@ def _create(parsed: argparse.Namespace, entities: Sequence[Description]) -> Copi
 
 def _copy_messages(parsed: argparse.Namespace, address: Address, entities: Sequence[Description]) -> Copied:
     from ..broker.access import DEFAULT_KEY
+    from ..importing.messages import Peer, copy_messages  # loads an AMQP client
     from ..spark_connector.wire import Endpoint, SasKey, default_port
-    from .messages import Peer, copy_messages  # loads an AMQP client
 
     source, is_local, ca_file = _source_of(parsed)
     own = None if ca_file is None else str(ca_file)

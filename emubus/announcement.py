@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypedDict
 
-from ..broker.access import DEFAULT_KEY, DEFAULT_SHARED_KEY
-from ..broker.keys import Right, SharedKey
-from ..config import JSON_VARIABLE, Auth, Config, Tls
+from .broker.access import DEFAULT_KEY, DEFAULT_SHARED_KEY
+from .broker.keys import Right, SharedKey
+from .config import JSON_VARIABLE, Auth, Config, Tls
 from .options import ConfigError
 
 LOCAL: Final = frozenset({"", "0.0.0.0", "::", "127.0.0.1", "::1"})

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from urllib.parse import quote
 
-from ... import EXIT_OK
+from ...exits import EXIT_OK
 from ...options import ConfigError
-from ..address import add_server_options
-from ..api import connect
-from ..output import add_json, count_of, instant, pairs, show, span_ms, table
+from .address import add_server_options
+from .api import connect
+from .output import add_json, count_of, instant, pairs, show, span_ms, table
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:

@@ -1,1 +1,0 @@
-"""Commands that make a running emubus fail on purpose, or move its clock: `simulation`, then `exercise`."""
