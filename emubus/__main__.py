@@ -9,29 +9,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
 
 from . import NO_WINDOWS, __version__
 from .commands.parsing import Parser, row, suggestion
-from .commands.table import COMMANDS as OTHER_COMMANDS
-from .commands.table import SERVER, Add, Entry
+from .commands.table import COMMANDS
 from .exits import EXIT_FAILED, EXIT_NO_SERVER, EXIT_USAGE, CommandError
 from .options import ConfigError
 from .terminal import write_errors
-
-
-def _completion() -> Add:
-    from .commands import completion
-
-    return completion.add_arguments
-
-
-COMMANDS: Final[Mapping[str, Entry]] = {
-    **OTHER_COMMANDS,
-    "completion": Entry(SERVER, "print the completion script of bash, zsh or fish", _completion),
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -121,7 +107,7 @@ def root_parser(names: Sequence[str]) -> Parser:
             name, help=entry.help, description=entry.description or f"{_sentence(entry.help)}"
         )
         if name in names:
-            entry.load()(subparser)
+            entry.add_arguments(subparser)
     return parser
 
 

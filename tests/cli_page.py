@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from emubus.__main__ import COMMANDS, root_parser
+from emubus.__main__ import root_parser
+from emubus.commands.table import COMMANDS
 from emubus.config import JSON_VARIABLE, OPTIONS
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "CLI.md"

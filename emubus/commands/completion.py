@@ -30,10 +30,10 @@ def run(parsed: argparse.Namespace) -> int:
 
 def words() -> dict[str, list[str]]:
     """The words that may follow each command: options, actions and choices."""
-    found = {"completion": [*SCRIPTS]}
+    found: dict[str, list[str]] = {}
     for name, entry in COMMANDS.items():
         parser = Parser(prog=name)
-        entry.load()(parser)
+        entry.add_arguments(parser)
         found[name] = parser.words()
     return found
 

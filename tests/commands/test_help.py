@@ -7,8 +7,9 @@ import subprocess
 
 import pytest
 
-from emubus.__main__ import COMMANDS, root_parser
+from emubus.__main__ import root_parser
 from emubus.commands.parsing import Parser
+from emubus.commands.table import COMMANDS
 
 from ..cli_page import PAGE, page
 from ..programs import PROGRAM_S_MAX
@@ -30,6 +31,13 @@ def test_help_fits_a_screen_and_has_a_text_for_every_argument(parser: Parser) ->
     assert lines[0].startswith(f"usage: {parser.prog}")
     assert len(lines) <= LINES_MAX
     assert max(map(len, lines)) <= COLUMNS_MAX
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_row_of_the_table_names_a_function_that_makes_a_command(name: str) -> None:
+    parser = Parser(prog=name)
+    COMMANDS[name].add_arguments(parser)
+    assert all(callable(each.get_default("run")) for each in parser.commands())
 
 
 def test_the_page_describes_the_commands_as_they_are() -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from emubus.__main__ import COMMANDS
 from emubus.commands.client import api, bulk, exercise
+from emubus.commands.table import COMMANDS
 from emubus.kit import http_connection
 from emubus.kit.remote import RemoteEmubus
 from emubus.web.control import TABLES

@@ -17,7 +17,8 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusError
 
-from emubus.__main__ import COMMANDS, parse
+from emubus.__main__ import parse
+from emubus.commands.table import COMMANDS
 from emubus.testing import EmubusServer
 
 from ..building import ROOT

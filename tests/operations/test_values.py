@@ -20,12 +20,12 @@ from urllib.parse import quote, urlencode
 import pytest
 import structlog
 
-from emubus.__main__ import COMMANDS
 from emubus.broker.amounts import Period, Seed, Span, Times
 from emubus.broker.errors import BrokerError
 from emubus.broker.instants import CLOCK_MS_MAX
 from emubus.broker.model.profiles import LIMITS, Profile
 from emubus.broker.names import TemplateName
+from emubus.commands.table import COMMANDS
 from emubus.conditions.fault_table import FaultKind
 from emubus.config_file.cursor import ConfigFileError
 from emubus.config_file.properties import QUEUE_PROPERTIES
