@@ -37,6 +37,7 @@ from .broker.service_errors import HOST_SUFFIX, jms_not_supported
 from .conditions.strikes import TlsFailure
 from .config import Auth, Config, LogFormat, Tls
 from .data_folder import DataFolder
+from .exits import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from .failpoint import failpoint_hook
 from .listener import Listener
 from .logging import announce_ready
@@ -67,7 +68,6 @@ if TYPE_CHECKING:
 STOP_TIMEOUT_S = 4.0
 PROBLEMS_MAX = 20
 """Mistakes in an uploaded Config.json that its refusal names."""
-EXIT_OK, EXIT_FAILED, EXIT_BAD_CONFIG = 0, 1, 2
 
 # The broker makes few reference cycles and many short-lived objects; the default thresholds cost a tenth of the time.
 GC_THRESHOLDS = (50_000, 20, 50)
@@ -174,7 +174,7 @@ class Server:
         except (StoreError, CatalogError, TlsError, OSError) as error:
             await self.stop()
             bad_config = isinstance(error, CatalogError | DataFolderError | TlsError)
-            raise StartError(str(error), EXIT_BAD_CONFIG if bad_config else EXIT_FAILED) from error
+            raise StartError(str(error), EXIT_USAGE if bad_config else EXIT_FAILED) from error
         except BaseException:
             await self.stop()
             raise
@@ -278,7 +278,7 @@ class Server:
             try:
                 amqp.conditions.start(name, seed=self.config.seed)
             except BrokerError as error:
-                raise StartError(f"--conditions: {error.description}", EXIT_BAD_CONFIG) from None
+                raise StartError(f"--conditions: {error.description}", EXIT_USAGE) from None
 
     def _is_ready(self) -> bool:
         """Whether the server answers, its folder is in place, and not all of its stores fail."""
@@ -388,13 +388,13 @@ def _open_otlp(endpoint: str, clock: Clock) -> Otlp | None:
     except ImportError as error:
         what = "--otlp (or OTEL_EXPORTER_OTLP_ENDPOINT) needs OpenTelemetry: pip install 'emubus[otel]'"
         if variables.get("OTEL_EXPORTER_OTLP_ENDPOINT") != endpoint:
-            raise StartError(f"{what} ({error})", EXIT_BAD_CONFIG) from error
+            raise StartError(f"{what} ({error})", EXIT_USAGE) from error
         log.warning("no traces and metrics are sent", remedy=what)  # a platform sets it for all its containers
         return None
     try:
         return Otlp(endpoint, variables, clock)
     except OtlpError as error:
-        raise StartError(str(error), EXIT_BAD_CONFIG) from error
+        raise StartError(str(error), EXIT_USAGE) from error
 
 
 def run(config: Config) -> int:
