@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from docs.generate.life_cycle import PAGE, diagram, moves, name_of, page, requests
 from emubus.broker.partition.records import HOMES
 from emubus.broker.partition.requests import (
     AcceptSession,
@@ -19,8 +20,6 @@ from emubus.broker.partition.requests import (
     Reserve,
     SetSessionState,
 )
-
-from .life_cycle_page import PAGE, diagram, moves, name_of, page, requests
 
 MOVE_NOTHING = {
     AcceptSession,
@@ -42,7 +41,7 @@ NODES_MAX = 25
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert PAGE.read_text() == page(), "python -m tests.life_cycle_page"
+    assert PAGE.read_text() == page(), "python -m docs.generate.life_cycle"
 
 
 def test_every_request_of_the_handler_table_moves_messages_or_is_known_not_to() -> None:

@@ -3,8 +3,8 @@
 The fields are those of the performatives, sources and targets of the standard [AMQP 2.7, 3.5.3, 3.5.4]; properties,
 capabilities and filters are those that the SDKs back to 2017 write, read from what they send (`tests/sdk` over Python
 7.14 and 7.15, JavaScript 7, Go and Java 7.17; the recordings in this folder for .NET) and from the sources of .NET 1 to
-5, Java 1 to 3, JavaScript 1 and Python 0.50. `test_asked.py` asks for each of them. `python -m tests.asked_page` writes
-the page.
+5, Java 1 to 3, JavaScript 1 and Python 0.50. `test_asked.py` asks for each of them. `python -m docs.generate.asked`
+writes the page.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import pytest
 
+from docs.generate.asked import PAGE, page
 from emubus.amqp.nodes import operations_messages
 from emubus.amqp.nodes.management import OPERATIONS
 from emubus.broker.access import Access, sign
@@ -37,7 +38,6 @@ from emubus.codec.encode import encode, encode_described
 from emubus.codec.frames import AMQP_HEADER
 from emubus.codec.types import Array, Described, Int, Long, Symbol, Timestamp, Ubyte, Uint, Ulong
 
-from ..asked_page import PAGE, page
 from ..broker.namespace import _brokers_stop, brokers_stop, open_broker
 from .asked import CODES, FIELDS, ROWS, TOKEN, Asked, Treatment
 from .asking import sections

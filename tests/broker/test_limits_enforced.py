@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from docs.generate.limits import PAGE, page
 from emubus.broker.api import TABLES, ReceiveMode
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
@@ -34,7 +35,6 @@ from emubus.config_file.reading import parse_config
 from emubus.config_file.writing import config_json
 from emubus.storage.memory_store import MemoryStore
 
-from ..limits_page import PAGE, page
 from .driving import decoded, encoded
 from .namespace import WAIT_S, CheckedBroker, Receiver, loop_turns, send
 

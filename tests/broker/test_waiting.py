@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.generate.waiting import PAGE, ROWS, Fate, Obstacle, Row, Way, page
 from emubus.broker.api import Complete, DeadLetter, Home, Outage, OutageKind
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
@@ -16,7 +17,6 @@ from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.broker.model.profiles import Profile
 
-from ..waiting_page import PAGE, ROWS, Fate, Obstacle, Row, Way, page
 from .driving import decoded, encoded, read
 from .namespace import Receiver, loop_turns, open_broker, send
 
@@ -168,7 +168,7 @@ async def test_each_row(row: Row, clock: Clock) -> None:
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert PAGE.read_text() == page(), "python -m tests.waiting_page"
+    assert PAGE.read_text() == page(), "python -m docs.generate.waiting"
 
 
 def test_each_way_has_each_obstacle_once() -> None:

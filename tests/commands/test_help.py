@@ -7,11 +7,11 @@ import subprocess
 
 import pytest
 
+from docs.generate.cli import PAGE, page
 from emubus.__main__ import root_parser
 from emubus.commands.parsing import Parser
 from emubus.commands.table import COMMANDS
 
-from ..cli_page import PAGE, page
 from ..programs import PROGRAM_S_MAX
 from .conftest import CommandLine
 
@@ -41,7 +41,7 @@ def test_every_row_of_the_table_names_a_function_that_makes_a_command(name: str)
 
 
 def test_the_page_describes_the_commands_as_they_are() -> None:
-    assert PAGE.read_text() == page(), "run python -m tests.cli_page"
+    assert PAGE.read_text() == page(), "run python -m docs.generate.cli"
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 import pytest
 
+from docs.generate.comparisons import PAGE, page
 from emubus.testing import Auth, EmubusServer, QueueDescription, Right, SharedKey
 
-from ..comparisons_page import PAGE, page
 from ..http.rest import Rest
 from .probes import PROBES, Asker, RefusedError, takes
 from .table import HELD_ELSEWHERE, OTHER, REFUSED, ROWS, SAME, Cell, Row, Way, differing
@@ -78,7 +78,7 @@ def test_the_name_of_a_snapshot_has_case(tmp_path: Path) -> None:
 
 
 def test_the_page_agrees_with_the_table() -> None:
-    assert page() == PAGE.read_text(), "run: python -m tests.comparisons_page"
+    assert page() == PAGE.read_text(), "run: python -m docs.generate.comparisons"
 
 
 def test_every_row_has_a_probe_and_what_other_tests_hold_is_there() -> None:

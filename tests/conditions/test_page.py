@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from docs.generate.conditions import PAGE, page
 from emubus.testing import EmubusServer, QueueDescription
-
-from ..conditions_page import PAGE, page
 
 
 def test_the_page_agrees_with_the_table() -> None:
-    assert PAGE.read_text() == page(), "run python -m tests.conditions_page"
+    assert PAGE.read_text() == page(), "run python -m docs.generate.conditions"
 
 
 def test_the_example_of_the_page_passes() -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from docs.generate.refusals import PAGE, page
 from emubus.broker import service_errors
 from emubus.broker.errors import BrokerError
 from emubus.conditions import texts
 from emubus.conditions.table import TABLE
 
-from .page import PAGE, page
 from .provoking import OPTIONS, PROFILES, PROVOKE
 from .table import LEFT_OUT, ON_DEMAND, ROWS, Row
 from .world import Face, Told, world
@@ -85,4 +85,4 @@ def test_a_text_fits_its_own_row_only_and_not_when_a_blank_is_missing() -> None:
 
 
 def test_the_page_is_that_of_the_table() -> None:
-    assert PAGE.read_text() == page(), "run: python -m tests.refusals.page"
+    assert PAGE.read_text() == page(), "run: python -m docs.generate.refusals"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from docs.generate.metrics import PAGE, page
 from emubus.broker.api import Counted
 from emubus.telemetry.metric_table import COUNTED, METRICS, counted_metric
 
-from ..metrics_page import PAGE, page
-
 
 def test_the_page_has_the_metrics_of_the_code() -> None:
-    assert PAGE.read_text() == page(), "write it anew: python -m tests.metrics_page"
+    assert PAGE.read_text() == page(), "write it anew: python -m docs.generate.metrics"
 
 
 def test_everything_that_is_counted_has_a_metric_of_its_own() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from docs.generate.operators import PAGE, page
 from emubus.broker.errors import BrokerError
 from emubus.broker.model.descriptions import (
     CorrelationFilter,
@@ -21,7 +22,6 @@ from emubus.broker.rules.sql.action import compile_action
 from emubus.codec.encode import encode
 from emubus.codec.types import Described
 from emubus.story.verdicts import why_not
-from tests.operators_page import PAGE, page
 
 from .messages import message
 from .operators import (
@@ -212,4 +212,4 @@ def test_the_story_says_why_a_condition_is_unknown(left: Kind) -> None:
 
 
 def test_the_page_shows_the_tables() -> None:
-    assert PAGE.read_text() == page(), "run python -m tests.operators_page"
+    assert PAGE.read_text() == page(), "run python -m docs.generate.operators"

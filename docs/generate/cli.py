@@ -1,18 +1,18 @@
-"""Writes `docs/CLI.md` from the parsers of the commands: `python -m tests.cli_page`."""
+"""Writes `docs/CLI.md` from the parsers of the commands: `python -m docs.generate.cli`."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
+from docs import DOCS
 from emubus.__main__ import root_parser
 from emubus.commands.table import COMMANDS
 from emubus.config import JSON_VARIABLE, OPTIONS
 
-PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "CLI.md"
+PAGE: Final = DOCS / "CLI.md"
 HEAD: Final = """# The command line
 
-`python -m tests.cli_page` writes this page from the commands themselves.
+`python -m docs.generate.cli` writes this page from the commands themselves.
 
 `emubus serve` runs a server; most other commands are clients of a running one, over its control API. They ask
 `http://localhost:5300`, or the server of `--url` or `--connection-string`, or of the variables `EMUBUS_URL` and

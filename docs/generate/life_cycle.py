@@ -1,4 +1,4 @@
-"""Writes docs/architecture/life-cycle.md: `python -m tests.life_cycle_page`. A test checks that the page is up to date.
+"""Writes docs/architecture/life-cycle.md: `python -m docs.generate.life_cycle`. A test compares them.
 
 The page is generated from the code: its states are the members of `Home`, and its edges are the moves that were seen
 when partitions were driven through every request of their handler table. `moves` runs the scenarios, `requests` lists
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from proton import timestamp
 
+from docs import DOCS
 from emubus.broker.address import SubQueue
 from emubus.broker.api import PARTITION_SHIFT, Abandon, Complete, DeadLetter, Defer, Home, Outcome, ReceiveMode, Release
 from emubus.broker.message.message import parse_message
@@ -44,10 +44,9 @@ from emubus.broker.partition.requests import (
     Transfer,
     Undeliverable,
 )
+from tests.broker.driving import Driver, encoded
 
-from .broker.driving import Driver, encoded
-
-PAGE = Path(__file__).parent.parent / "docs" / "architecture" / "life-cycle.md"
+PAGE = DOCS / "architecture" / "life-cycle.md"
 QUEUE = QueueDescription("q", lock_duration_ms=30_000)
 LOCK, DELETE = ReceiveMode.PEEK_LOCK, ReceiveMode.RECEIVE_AND_DELETE
 DEAD, TRANSFER_DEAD = SubQueue.DEAD_LETTER, SubQueue.TRANSFER_DEAD_LETTER
@@ -329,7 +328,7 @@ def requests() -> set[type]:
 
 HEAD = """# Life cycle of a message
 
-Generated from the code by `python -m tests.life_cycle_page`: the states are the members of `Home`
+Generated from the code by `python -m docs.generate.life_cycle`: the states are the members of `Home`
 (`broker/partition/records.py`), and each edge is a request of the handler table of `broker/partition/partition.py` that
 moved a message when a partition was driven through it. `tests/test_life_cycle.py` checks that this page is up to date
 and that it shows every request that moves a message.

@@ -1,13 +1,13 @@
-"""Writes docs/reference/asked.md from the table of what clients can ask for: `python -m tests.asked_page`."""
+"""Writes docs/reference/asked.md from the table of what clients can ask for: `python -m docs.generate.asked`."""
 
 from __future__ import annotations
 
 from itertools import groupby
-from pathlib import Path
 
-from .amqp.asked import ROWS, Asked, Treatment
+from docs import DOCS
+from tests.amqp.asked import ROWS, Asked, Treatment
 
-PAGE = Path(__file__).parent.parent / "docs" / "reference" / "asked.md"
+PAGE = DOCS / "reference" / "asked.md"
 
 HEAD = """# What clients can ask for
 
@@ -17,8 +17,8 @@ ignores it answers as if it were not there. "Asked by" are the clients that send
 Python, JavaScript, Go, Java and .NET. Whether the service obeys what is ignored here is a guess where no note says
 more: its documents are silent about it, and no test of an SDK shows a difference.
 
-This page is generated from `tests/amqp/asked.py` by `python -m tests.asked_page`. `tests/amqp/test_asked.py` asks for
-each row.
+This page is generated from `tests/amqp/asked.py` by `python -m docs.generate.asked`. `tests/amqp/test_asked.py` asks
+for each row.
 """
 TITLES = {
     "open": "Connection: `open`",
