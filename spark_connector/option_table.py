@@ -341,6 +341,13 @@ PARTITION_DISCOVERY_INTERVAL = Option(
     Context.STREAM_READ,
     "how often to look for new partitions, and for entities that match entityPattern",
 )
+SERVICE_OPERATIONS: Option[Literal["all", "standard"]] = Option(
+    "serviceOperations",
+    _choice("all", "standard"),
+    "all",
+    Context.READ,
+    "standard asks for no operation that only emubus has: tests then take the way that production takes on Azure",
+)
 SETTLE_FAILURE: Option[Literal["log", "fail"]] = Option(
     "settleFailure", _choice("log", "fail"), "log", Context.STREAM_READ, "what to do if deletion in mode=drain fails"
 )

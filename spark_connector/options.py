@@ -376,6 +376,7 @@ def _endpoint(values: Values, parsed: ConnectionString | None) -> Endpoint:
         idle_timeout_s=values[table.IDLE_TIMEOUT],
         retry_timeout_s=values[table.RETRY_TIMEOUT],
         address_host=address_host,
+        standard_only=values[table.SERVICE_OPERATIONS] == "standard",
     )
 
 

@@ -22,6 +22,7 @@ class Endpoint:
     """A service's address. `ca_file`: PEM file of certificates to trust in place of the machine's own.
 
     `address_host` is the host in audiences and in the connection's hostname; empty means `host`. Times are seconds.
+    With `standard_only`, no operation is asked for that only emubus has.
     """
 
     host: str
@@ -34,6 +35,7 @@ class Endpoint:
     idle_timeout_s: float = 60.0
     retry_timeout_s: float = 120.0
     address_host: str = ""
+    standard_only: bool = False
 
     def __post_init__(self) -> None:
         if not self.address_host:

@@ -3,8 +3,9 @@
 Knows the bodies of the operations and the meaning of their statuses. Does not know the messages in a reply: the reply
 to a peek is returned as bytes, for the codec. A `Management` is made by its connection, once per entity.
 
-Some operations are emubus's own; other services, and earlier releases of it, don't offer them, and the caller uses
-standard operations instead.
+Some operations are emubus's own (`emubus:…`); other services, and earlier releases of it, don't offer them, and the
+caller uses standard operations instead. With `Endpoint.standard_only` this node answers for the service, "not offered",
+and sends nothing that the service does not know. So a caller goes the way that it goes on Azure, whoever answers.
 """
 
 from __future__ import annotations
@@ -89,11 +90,12 @@ class Management:
         self._properties: Mapping[str, object] = {
             "com.microsoft:server-timeout": Uint(int(engine.endpoint.operation_timeout_s * 1000)),
         }
+        self._standard_only = engine.endpoint.standard_only
         self._requests = Requests(engine, f"{entity}/$management", entity)
 
     def of_generation(self, generation: str | None) -> Management:
         """The same node, whose requests fail with DATA_LOSS if the entity has another generation; None: any."""
-        if generation is None:
+        if generation is None or self._standard_only:
             return self
         bound = copy.copy(self)
         bound._properties = {**self._properties, GENERATION: generation}
@@ -132,14 +134,15 @@ class Management:
     ) -> Pending:
         """Send the request of `peek` without waiting; any number may be open.
 
-        `partition_id` and `deferred_only` are emubus's own; an older one shows all messages.
+        `partition_id` and `deferred_only` are emubus's own; an older one shows all messages, and so does every service
+        with `standard_only`: the caller has to look at what it gets.
         """
         body: dict[str, object] = {"from-sequence-number": int(from_sequence_number), "message-count": Int(count)}
         if session_id is not None:
             body["session-id"] = session_id
-        if partition_id is not None:
+        if partition_id is not None and not self._standard_only:
             body["emubus:partition-id"] = Int(partition_id)
-        if deferred_only:
+        if deferred_only and not self._standard_only:
             body["emubus:deferred-only"] = Int(1)
         self._authorize(self.entity)
         return self._requests.begin(PEEK, body, self._properties)
@@ -160,6 +163,8 @@ class Management:
 
         With `is_known` it has, so every refusal is an error.
         """
+        if self._standard_only:
+            return None
         response = self.request(GET_PARTITIONS, {})
         if not is_known and (response.status in (400, 405, 501) or response.condition == NOT_IMPLEMENTED):
             return None
@@ -178,6 +183,8 @@ class Management:
 
     def numbers(self, partition_id: int, first: int, count: int) -> list[int] | None:
         """Up to `count` sequence numbers that a partition has from `first` on, in order; None if it is not offered."""
+        if self._standard_only:
+            return None
         body = {"partition-id": Int(partition_id), "from-sequence-number": int(first), "message-count": Int(count)}
         response = self.request(LIST_NUMBERS, body)
         if _is_unknown(response):
@@ -205,6 +212,8 @@ class Management:
 
     def delete_before(self, partition_id: int, sequence_number: int, count_max: int) -> int | None:
         """Delete up to `count_max` available messages of a partition below a number; how many, None if not offered."""
+        if self._standard_only:
+            return None
         body = {
             "partition-id": Int(partition_id),
             "sequence-number-before": int(sequence_number),
@@ -217,6 +226,8 @@ class Management:
 
     def delete_by_number(self, numbers: Iterable[int]) -> int | None:
         """Delete those of these messages that are available; how many, None if it is not offered."""
+        if self._standard_only:
+            return None
         response = self.request(DELETE_BY_NUMBER, {"sequence-numbers": longs(numbers)})
         if _is_unknown(response):
             return None
@@ -278,6 +289,7 @@ class Management:
 
     def begin_claim(self, partition_id: int, before: int, count: int, properties: Mapping[str, object]) -> Pending:
         """Send a request to defer up to `count` available messages of a partition below a number; does not wait."""
+        assert not self._standard_only  # asked for only after `partitions` has answered
         body = {
             "partition-id": Int(partition_id),
             "sequence-number-before": before,
@@ -300,6 +312,8 @@ class Management:
 
         ConnectorError(REFUSED) with the condition `com.microsoft:message-not-found` if one of them is missing.
         """
+        if self._standard_only:
+            return False
         response = self.request(DELETE_DEFERRED, {"sequence-numbers": longs(numbers)})
         if _is_unknown(response):
             return False

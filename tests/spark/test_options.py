@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 
 import pytest
@@ -149,11 +149,12 @@ def test_every_option_of_a_stream_is_read() -> None:
             "onOutage": "Skip",
             "outageTimeout": "1h",
             "maxRequestsPerSecond": "50",
+            "serviceOperations": "Standard",
             "applicationPropertiesFormat": "json",
         }
     )
     assert options == SourceOptions(
-        connection=read(BASE).connection,
+        connection=replace(read(BASE).connection, endpoint=replace(read(BASE).connection.endpoint, standard_only=True)),
         entity="orders",
         several=None,
         mode="claim",
@@ -207,7 +208,7 @@ def test_an_option_is_a_field_or_makes_the_target_or_the_connection() -> None:
         *("sasKeyName", "sasKey", "sasToken", "tenantId", "clientId", "clientSecret", "tokenProvider"),
         *("connectTimeout", "operationTimeout", "retryTimeout", "connectionIdleTimeout"),
         *("entityPath", "queue", "topic", "subscription", "subQueue"),
-        *("entities", "entityPattern", "administrationPort"),
+        *("entities", "entityPattern", "administrationPort", "serviceOperations"),
     }
 
 

@@ -1,13 +1,13 @@
 """Queries of all modes under `kill -9` of drivers, executors, Python workers and the broker, round after round.
 
-    python -m tests.spark.acceptance.kill_rounds --kills 200 --seed 1 [--round 25]
+    python -m tests.spark.acceptance.kill_rounds --kills 200 --seed 1 [--round 25] [--standard]
 
 A round: a sender fills a topic whose subscriptions are browsed, claimed and drained into Parquet files; two queries
 write what they browse to queues, one with duplicate detection and one without. Kills come at random moments, when each
 query has done a batch since its driver started. After `--round` kills everything comes to its end, and each number must
 be in the files and in the first queue once, in the second at least once, and gone from what was claimed and drained.
 Odd rounds have two executors as processes of their own; in even rounds the driver is the executor, so that a killed
-worker ends its query.
+worker ends its query. With `--standard` the source asks for no operation that only emubus has.
 """
 
 from __future__ import annotations
@@ -67,13 +67,14 @@ def path_of(mode: str) -> str:
     return f"{TOPIC}/Subscriptions/{mode}"
 
 
-def plan_of(connection_string: str, folder: Path, master: str) -> dict[str, Any]:
+def plan_of(connection_string: str, folder: Path, master: str, operations: str) -> dict[str, Any]:
     """A query for each mode of reading, and for each queue."""
     queries = {}
     for name in (*READ, *QUEUES):
         mode = name if name in READ else "browse"
         options = {"connectionString": connection_string}
         read = {**options, "entityPath": path_of(mode), "mode": mode, "maxMessagesPerTrigger": str(LIMIT)}
+        read["serviceOperations"] = operations
         if mode == "claim":
             read["claimId"] = "rounds"
         write = {"checkpointLocation": str(folder / f"{name}-checkpoint")}
@@ -124,7 +125,7 @@ class Tally:
 class Round:
     """One round in a folder of its own."""
 
-    def __init__(self, children: Children, chance: random.Random, master: str, tally: Tally) -> None:
+    def __init__(self, children: Children, chance: random.Random, master: str, tally: Tally, operations: str) -> None:
         self._chance = chance
         self._tally = tally
         self._folder = children.folder
@@ -132,7 +133,7 @@ class Round:
         self._sender: Child = children.start(
             [sys.executable, "-P", str(HERE / "sender.py"), self._broker.connection_string, TOPIC]
         )
-        plan = plan_of(self._broker.connection_string, children.folder, master)
+        plan = plan_of(self._broker.connection_string, children.folder, master, operations)
         self._driver = Driver(children, plan)
         self._killing = Killing(self._driver, chance)
         self._at_work: set[str] = set()  # queries that have done a batch since the driver started
@@ -203,12 +204,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--round", type=int, default=25, help="kills between two verdicts")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
+    parser.add_argument("--standard", action="store_true", help="read with serviceOperations=standard")
     options = parser.parse_args(arguments)
+    operations = "standard" if options.standard else "all"
     tally = Tally()
     for number, first in enumerate(range(0, options.kills, options.round)):
         seed = options.seed + number
         with tempfile.TemporaryDirectory(prefix=f"emubus-spark-{seed}-") as folder, Children(Path(folder)) as children:
-            game = Round(children, random.Random(seed), MASTERS[seed % 2], tally)
+            game = Round(children, random.Random(seed), MASTERS[seed % 2], tally, operations)
             game.play(min(options.round, options.kills - first))
         sys.stdout.write(f"up to seed {seed}: {tally}\n")
         sys.stdout.flush()

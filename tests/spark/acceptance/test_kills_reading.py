@@ -28,10 +28,12 @@ class Scene:
     broker: Broker
     sender: Child
     folder: Path
+    operations: str
 
     @property
     def plan(self) -> dict[str, object]:
         options = {"connectionString": self.broker.connection_string, "queue": QUEUE, "mode": "drain"}
+        options["serviceOperations"] = self.operations
         return {
             "conf": driver_conf(self.folder),
             "queries": {
@@ -75,7 +77,8 @@ class Scene:
         assert [number for number in gone if number >= done[number >> 48]] == []
 
 
-def test_a_drained_queue_is_in_parquet_exactly_once_however_often_it_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("operations", ["all", "standard"])
+def test_a_drained_queue_is_in_parquet_exactly_once_however_often_it_is_killed(tmp_path: Path, operations: str) -> None:
     seed = random.randrange(1_000_000)
     print(f"seed {seed}")  # noqa: T201
     chance = random.Random(seed)
@@ -84,7 +87,7 @@ def test_a_drained_queue_is_in_parquet_exactly_once_however_often_it_is_killed(t
     with Children(tmp_path) as children:
         broker = Broker(children, QUEUES)
         sender = children.start([sys.executable, "-P", str(HERE / "sender.py"), broker.connection_string, QUEUE])
-        scene = Scene(broker, sender, tmp_path)
+        scene = Scene(broker, sender, tmp_path, operations)
         killing = Killing(Driver(children, scene.plan), chance)
         for number, kind in enumerate(kills):
             killing.let_work(QUERY)

@@ -104,6 +104,7 @@ def property_types(rig: Rig, queue: str) -> list[dict[Any, tuple[type, Any]]]:
 
 
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("operations", ["all", "standard"])
 @pytest.mark.parametrize("session_id", [None, "theirs"])
 def test_everything_that_a_client_sets_comes_out_at_the_other_end(
     spark: SparkSession,
@@ -113,13 +114,15 @@ def test_everything_that_a_client_sets_comes_out_at_the_other_end(
     make_queue: MakeQueue,
     tmp_path: Path,
     session_id: str | None,
+    operations: str,
 ) -> None:
     source, target = (make_queue(requires_session=session_id is not None) for _ in range(2))
     with client.get_queue_sender(source) as sender:
         sender.send_messages(cast(list[ServiceBusMessage], sent_messages(session_id=session_id)))  # takes both
     before = seen(client, source, session_id)
     read = spark.read.format("servicebus").options(**options, queue=source, includeScheduled="true")
-    read.option("applicationPropertiesFormat", "json").load().write.parquet(str(tmp_path / "rows"))
+    read = read.options(applicationPropertiesFormat="json", serviceOperations=operations)
+    read.load().write.parquet(str(tmp_path / "rows"))
     write = spark.read.parquet(str(tmp_path / "rows")).write.format("servicebus").mode("append")
     write.options(**options, queue=target, applicationPropertiesFormat="json", messageIdPolicy="column").save()
     assert seen(client, target, session_id) == before

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from azure.servicebus import ServiceBusClient
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
@@ -66,6 +67,23 @@ def stored(server: EmubusServer, entity: str) -> int:
     """How many messages there are."""
     extents = server.run(server.server.broker.extents(entity))
     return sum(each.message_count for each in extents if each is not None)
+
+
+def numbers(count: int) -> list[int]:
+    """The numbers of the first `count` messages of each partition."""
+    return [partition << 48 | number for partition in range(16) for number in range(1, count + 1)]
+
+
+def settle_by_sdk(server: EmubusServer, queue: str, count: int, method: str) -> None:
+    with (
+        ServiceBusClient.from_connection_string(server.connection_string) as client,
+        client.get_queue_receiver(queue) as receiver,
+    ):
+        left = count
+        while left:
+            for message in receiver.receive_messages(left):
+                getattr(receiver, method)(message)
+                left -= 1
 
 
 def rows_of(reader: BatchReader | StreamReader, tasks: Sequence[Any]) -> list[Any]:

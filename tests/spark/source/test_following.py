@@ -18,14 +18,22 @@ from emubus.spark_connector.source.stream import StreamReader
 from emubus.testing import EmubusServer
 
 from ..conftest import MakeQueue
-from .kit import NUMBERS, KilledError, Spark, json_again, options_of, plain, rows_of, send, send_texts, stored
+from .kit import (
+    NUMBERS,
+    KilledError,
+    Spark,
+    json_again,
+    numbers,
+    options_of,
+    plain,
+    rows_of,
+    send,
+    send_texts,
+    settle_by_sdk,
+    stored,
+)
 
 IDS = range(16)
-
-
-def numbers(count: int) -> list[int]:
-    """The numbers of the first `count` messages of each partition."""
-    return [partition << 48 | number for partition in IDS for number in range(1, count + 1)]
 
 
 @pytest.fixture
@@ -48,13 +56,15 @@ def test_an_empty_queue_has_no_batch(server: EmubusServer, queue: str) -> None:
     assert query.offsets == []
 
 
+@pytest.mark.parametrize("operations", ["all", "standard"])
 @pytest.mark.parametrize("mode", ["browse", "drain"])
-@pytest.mark.parametrize("steps", range(0, 44, 2))
+@pytest.mark.parametrize("steps", range(0, 44, 4))
 def test_every_message_is_in_one_batch_wherever_the_query_is_killed(
-    server: EmubusServer, parts: str, mode: str, steps: int
+    server: EmubusServer, parts: str, mode: str, steps: int, operations: str
 ) -> None:
     send_texts(server, parts, 160)
-    query = Spark(options_of(server, parts, mode=mode, maxMessagesPerTrigger=37), steps_left=steps)
+    options = options_of(server, parts, mode=mode, maxMessagesPerTrigger=37, serviceOperations=operations)
+    query = Spark(options, steps_left=steps)
     while True:
         try:
             query.run()
@@ -411,15 +421,3 @@ def test_message_sessions_are_drained(server: EmubusServer, make_queue: MakeQueu
     query = Spark(options_of(server, queue, mode="drain"))
     query.run()
     assert (len(query.rows), stored(server, queue)) == (70, 0)
-
-
-def settle_by_sdk(server: EmubusServer, queue: str, count: int, method: str) -> None:
-    with (
-        ServiceBusClient.from_connection_string(server.connection_string) as client,
-        client.get_queue_receiver(queue) as receiver,
-    ):
-        left = count
-        while left:
-            for message in receiver.receive_messages(left):
-                getattr(receiver, method)(message)
-                left -= 1
