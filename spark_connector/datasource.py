@@ -9,13 +9,14 @@ Errors raised here appear at the end of Spark's own text while a query is planne
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING, cast
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from .errors import Code, ConnectorError
+from .logs import show_logs
 from .option_table import ENTITIES, ENTITY_PATTERN, Context
 from .options import Values, sink_options, source_options
 from .schema import sink_fields, source_columns, source_schema
@@ -28,6 +29,10 @@ FORMAT = "servicebus"
 
 class ServiceBusDataSource(DataSource):
     """The format `servicebus`: queues, topics and subscriptions, read and written, in batches and streams."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        show_logs()  # Spark creates this class in each process that plans
 
     @classmethod
     def name(cls) -> str:

@@ -7,9 +7,10 @@ when an option is added or removed: reading, suggestions for misspelt names and 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Flag, auto
+from types import MappingProxyType
 from typing import Any, Generic, Literal, TypeVar
 
 from .choice import EntityPattern, parse_pattern
@@ -105,8 +106,9 @@ def _duration(minimum: str, maximum: str) -> Kind[float]:
     return Kind(f"a duration from {minimum} to {maximum}, like {show_duration(min(high, max(low, 5.0)))}", parse)
 
 
-def _choice(*choices: C) -> Kind[C]:
-    by_lower = {choice.lower(): choice for choice in choices}
+def _choice(*choices: C, also: Mapping[str, C] = MappingProxyType({})) -> Kind[C]:
+    """One of these words, or of `also`, which are other people's words for them; case does not matter."""
+    by_lower = {choice.lower(): choice for choice in choices} | {word.lower(): choice for word, choice in also.items()}
 
     def parse(value: str) -> C:
         if value.strip().lower() not in by_lower:
@@ -162,6 +164,17 @@ POSITION = Kind(
 )
 ENDING = Kind('"latest", a sequence number, {"0": number, …} by partition, or an ISO time', _ending)
 
+# Words of the SDKs for Python, .NET and Java: `TransportType.AmqpOverWebsocket`, `AmqpWebSockets`, `AMQP_WEB_SOCKETS`.
+# https://learn.microsoft.com/python/api/azure-servicebus/azure.servicebus.transporttype
+# https://learn.microsoft.com/dotnet/api/azure.messaging.servicebus.servicebustransporttype
+# https://learn.microsoft.com/java/api/com.azure.core.amqp.amqptransporttype
+SDK_TRANSPORTS: Mapping[str, Literal["amqp", "amqpws"]] = {
+    "AmqpOverWebsocket": "amqpws",
+    "AmqpWebSockets": "amqpws",
+    "AMQP_WEB_SOCKETS": "amqpws",
+    "AmqpTcp": "amqp",
+}
+
 # ---- the table: where the service is, and who asks
 
 CONNECTION_STRING: Option[str | None] = Option(
@@ -193,7 +206,12 @@ TOKEN_PROVIDER: Option[str | None] = Option(
     "tokenProvider", FUNCTION, None, Context.ALL, "a function from audience to token, or to (token, expires_at_s)"
 )
 TRANSPORT: Option[Literal["amqp", "amqpws"]] = Option(
-    "transport", _choice("amqp", "amqpws"), "amqp", Context.ALL, "AMQP over TCP, or over WebSocket", ("transportType",)
+    "transport",
+    _choice("amqp", "amqpws", also=SDK_TRANSPORTS),
+    "amqp",
+    Context.ALL,
+    "AMQP over TCP, or over WebSocket; the SDKs' words, like AmqpOverWebsocket, are taken, too",
+    ("transportType",),
 )
 HOST_NAME: Option[str | None] = Option(
     "host", HOST, None, Context.ALL, "host to connect to, instead of the namespace", ("customEndpointAddress",)

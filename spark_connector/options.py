@@ -350,7 +350,10 @@ def _connection(values: Values) -> tuple[ConnectionOptions, str | None]:
 def _lost_options(values: Values) -> str:
     if values.any_given:
         return ""
-    return "; a table made by CREATE TABLE … USING servicebus loses its options: use CREATE TEMPORARY VIEW"
+    return (
+        "; Spark gives a table made by CREATE TABLE … USING servicebus none of its options: read it by SELECT … FROM t "
+        "WITH (connectionString = '…', queue = '…'), or use CREATE TEMPORARY VIEW"
+    )
 
 
 def _endpoint(values: Values, parsed: ConnectionString | None) -> Endpoint:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
     ByteType,
@@ -300,7 +301,16 @@ def _sink_column_names() -> list[str]:
 
 
 def _sql_type_name(kind: DataType) -> str:
-    return kind.simpleString().upper()
+    """The type as SQL writes it; the names of fields stay as the user wrote them."""
+    match kind:
+        case StructType():
+            return f"STRUCT<{', '.join(f'{each.name}: {_sql_type_name(each.dataType)}' for each in kind.fields)}>"
+        case ArrayType():
+            return f"ARRAY<{_sql_type_name(kind.elementType)}>"
+        case MapType():
+            return f"MAP<{_sql_type_name(kind.keyType)}, {_sql_type_name(kind.valueType)}>"
+        case _:
+            return kind.simpleString().upper()
 
 
 def _sql_class_name(kind: type[DataType]) -> str:

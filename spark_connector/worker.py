@@ -13,8 +13,16 @@ from typing import Final
 
 from pyspark import TaskContext
 
+from .logs import show_logs
+
 TASKS: Final = 2
 _begun_count = 0
+
+
+def begin_task() -> None:
+    """What each task begins with: lines of the log are shown, and live objects are not collected."""
+    show_logs()
+    freeze_gc()
 
 
 def freeze_gc() -> None:

@@ -16,8 +16,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from ...codec import decimals
 from ...codec.encode import encode
-from ...codec.types import Byte, Float, Int, Short, Timestamp
+from ...codec.types import Byte, Decimal128, Float, Int, Short, Timestamp
 from ..errors import Code, ConnectorError
 from .decode import PropertiesFormat
 from .properties import encoded_from_json
@@ -271,6 +272,10 @@ _VALUE_TYPES: Final[tuple[tuple[Callable[[Any], bool], Callable[[Any], bytes]], 
 )
 
 
+def _decimal128(value: object) -> bytes:
+    return encode(Decimal128(decimals.from_text(str(value), 16)))
+
+
 def _property_values(place: _Place, array: Any, properties_format: PropertiesFormat) -> list[bytes]:
     """Return the encoded values of application properties."""
     kind = array.type
@@ -281,6 +286,8 @@ def _property_values(place: _Place, array: Any, properties_format: PropertiesFor
     if encoder is string:
         texts = _texts(place, array)
         return _encoded(place, texts, encoded_from_json if properties_format == "json" else string, _NULL)
+    if pa.types.is_decimal(kind) and properties_format == "json":
+        return _encoded(place, array.to_pylist(), _decimal128, _NULL)
     if pa.types.is_floating(kind):  # 0.0 and -0.0 are equal, and NaN is not equal to itself
         return [_NULL if value is None else encoder(value) for value in array.to_pylist()]
     return _encoded(place, _to_ms(array) if pa.types.is_timestamp(kind) else array.to_pylist(), encoder, _NULL)
@@ -291,7 +298,7 @@ class RowEncoder:
 
     `columns` are those of `SINK_COLUMNS` that the batches have, under these names. The values of application properties
     keep their primitive type; texts stay texts, or with properties_format "json" become what `properties.from_json`
-    reads in them.
+    reads in them. Decimals become texts, or with "json" AMQP's decimal128, of at most 34 digits.
     """
 
     def __init__(self, columns: Iterable[str], *, properties_format: PropertiesFormat = "text") -> None:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Final, Protocol, cast
+from typing import Protocol, cast
 
-QUERY_ID: Final = "sql.streaming.queryId"
-BATCH_ID: Final = "streaming.sql.batchId"
+from ..logs import BATCH_ID, QUERY_ID
 
 _log = logging.getLogger("emubus.spark")
 

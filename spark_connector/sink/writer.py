@@ -22,7 +22,7 @@ from ..codec.encode import EncodedRow, RowEncoder
 from ..errors import Code, ConnectorError
 from ..options import SinkOptions
 from ..timing import new_id
-from ..worker import freeze_gc
+from ..worker import begin_task
 from .delivery import Courier, Delivery
 from .ids import RowIds, equal_across
 from .rows import match_columns
@@ -54,7 +54,7 @@ def write_rows(options: SinkOptions, columns: Sequence[str], batches: Iterable[p
     The batches have `columns`, under the sink's names; further ones are of the rows' origin. They are requested one by
     one, as the service accepts them.
     """
-    freeze_gc()
+    begin_task()
     courier: Courier = TransactionalDelivery(options) if options.transactional else Delivery(options)
     try:
         sink = _RowSink(options, courier, task)

@@ -21,7 +21,7 @@ from ..codec import ArrowRows, columns_of, head
 from ..errors import Code, ConnectorError
 from ..options import SourceOptions
 from ..schema import ENTITY_COLUMN
-from ..worker import freeze_gc
+from ..worker import begin_task
 from .browse import Page, pages
 from .offsets import numbers_in, partition_of
 from .plan import ClaimTask, NumbersTask, RangeGroup, RangeTask, stretches
@@ -43,7 +43,7 @@ def read_range(options: SourceOptions, schema: StructType, task: RangeTask | Ran
     Raises ConnectorError when a failure is not transient, or lasts longer than `retryTimeout`; DATA_LOSS if the entity
     is another one than when the task was planned. With failOnDataLoss=false the rest of the range is left out then.
     """
-    freeze_gc()
+    begin_task()
     states = [0, *[DEFERRED] * options.include_deferred, *[SCHEDULED] * options.include_scheduled]
     for (entity, _), parts in groupby(task.parts, lambda part: (part.entity, part.generation)):
         rows = TaskRows(entity, options, schema)
@@ -60,7 +60,7 @@ def read_claimed(options: SourceOptions, schema: StructType, task: ClaimTask) ->
 
     Raises ConnectorError as `read_range`, and DATA_LOSS if one of them is gone and `failOnDataLoss` is set.
     """
-    freeze_gc()
+    begin_task()
     missing = set(numbers_in(task.runs))
     rows = TaskRows(task.entity, options, schema)
     for _, page in _kept(options, _pages(options, _parts(task), deferred_only=True)):
@@ -77,13 +77,15 @@ def read_claimed(options: SourceOptions, schema: StructType, task: ClaimTask) ->
         raise ConnectorError(
             Code.DATA_LOSS,
             f"{task.entity}: {len(missing)} claimed messages are gone, the first with sequence number "
-            f"{min(missing)}: another consumer has settled them; set failOnDataLoss=false to continue without them",
+            f"{min(missing)}: another consumer has settled them, or another query with the claimId "
+            f"{options.claim_id!r} has read and deleted them; give each query a claimId of its own, or set "
+            "failOnDataLoss=false to go on without these messages",
         )
 
 
 def read_numbers(options: SourceOptions, schema: StructType, task: NumbersTask) -> Iterator[Any]:
     """The wanted messages of a task that are still there, as `pyarrow.RecordBatch`es; raises as `read_range`."""
-    freeze_gc()
+    begin_task()
     wanted, states = set(numbers_in(task.runs)), {0, *[DEFERRED] * options.include_deferred}
     rows = TaskRows(task.entity, options, schema)
     for _, page in _kept(options, _pages(options, _parts(task))):

@@ -212,6 +212,17 @@ def test_an_option_is_a_field_or_makes_the_target_or_the_connection() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("word", "transport"),
+    [
+        *(("AmqpOverWebsocket", "amqpws"), ("AmqpWebSockets", "amqpws"), ("AMQP_WEB_SOCKETS", "amqpws")),
+        *(("AmqpTcp", "amqp"), ("Amqp", "amqp")),
+    ],
+)
+def test_the_sdks_words_for_a_transport_are_taken(word: str, transport: str) -> None:
+    assert read(BASE | {"transportType": word}).connection.endpoint.transport == transport
+
+
 # Between them these have every option that has an alias.
 EXAMPLES = (
     {"fullyQualifiedNamespace": "bus", "sasKeyName": "k", "sasKey": "s", "transport": "amqpws", "entityPath": "q"},
@@ -581,8 +592,9 @@ WAYS = (
         ({"queue": "q"}, "give one of connectionString and fullyQualifiedNamespace"),
         (
             {},
-            "give one of connectionString and fullyQualifiedNamespace; a table made by CREATE TABLE … USING servicebus "
-            "loses its options: use CREATE TEMPORARY VIEW",
+            "give one of connectionString and fullyQualifiedNamespace; Spark gives a table made by CREATE TABLE … "
+            "USING servicebus none of its options: read it by SELECT … FROM t WITH (connectionString = '…', queue = "
+            "'…'), or use CREATE TEMPORARY VIEW",
         ),
     ],
 )

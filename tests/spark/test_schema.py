@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     DataType,
     DateType,
@@ -91,7 +92,7 @@ def test_a_read_takes_some_columns_in_any_order_and_case_and_the_body_as_text() 
         (frame(enqueuedTime=TimestampNTZType()), "column 'enqueuedTime' can't be TIMESTAMP_NTZ: declare it TIMESTAMP"),
         (
             frame(applicationProperties=MapType(StringType(), LongType())),
-            "column 'applicationProperties' can't be MAP<STRING,BIGINT>: declare it MAP<STRING,STRING>",
+            "column 'applicationProperties' can't be MAP<STRING, BIGINT>: declare it MAP<STRING, STRING>",
         ),
         (
             frame(body=BinaryType(), Body=BinaryType()),
@@ -161,8 +162,12 @@ def test_application_properties_have_primitive_values(kind: type[DataType]) -> N
         ),
         (
             frame(body=StringType(), applicationProperties=MapType(StringType(), TEXTS)),
-            "column 'applicationProperties' is MAP<STRING,MAP<STRING,STRING>>: its keys must be STRING and its values "
-            "one of STRING, BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL, TIMESTAMP, BINARY",
+            "column 'applicationProperties' is MAP<STRING, MAP<STRING, STRING>>: its keys must be STRING and its "
+            "values one of STRING, BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL, TIMESTAMP, BINARY",
+        ),
+        (
+            frame(body=ArrayType(StructType([StructField("userName", StringType())]))),
+            "column 'body' is ARRAY<STRUCT<userName: STRING>>: cast it to STRING or BINARY",
         ),
         (
             frame(body=StringType(), label=StringType()),

@@ -16,6 +16,7 @@ from proton import byte, float32, int32, short, symbol, timestamp
 
 from emubus.codec.decode import decode_exactly
 from emubus.codec.encode import encode
+from emubus.codec.types import Decimal128
 from emubus.spark_connector.codec import (
     SINK_COLUMNS,
     EncodedRow,
@@ -171,6 +172,18 @@ def test_properties_keep_the_type_of_their_map(kind: Any, values: list[Any], sho
     message = decoded(row.data)
     got = [bytes(value) if isinstance(value, memoryview) else value for value in message.properties.values()]
     assert [(type(value), value) for value in got] == [(type(value), value) for value in shown]
+
+
+def test_decimals_are_amqps_where_types_are_kept() -> None:
+    kind = pa.map_(pa.string(), pa.decimal128(38, 2))
+    properties = pa.array([[("k", decimal.Decimal("-3.10")), ("none", None)]], kind)
+    (row,) = encoded(batch_of(body=[b""], applicationProperties=properties), properties_format="json")
+    start = row.data.index(b"\xa1\x01k") + 3
+    value, _ = decode_exactly(row.data, start, len(row.data))
+    assert (type(value), typed_json(value)) == (Decimal128, '{"decimal128":"-3.10"}')
+    properties = pa.array([[("k", decimal.Decimal("1" * 36 + ".10"))]], kind)
+    with pytest.raises(ConnectorError, match=r"VALUE_INVALID.*application property 'k' of row 0.*34 digits"):
+        encoded(batch_of(body=[b""], applicationProperties=properties), properties_format="json")
 
 
 @given(VALUES)

@@ -30,6 +30,7 @@ from pyspark.sql.types import (
 )
 
 from emubus.broker.model.catalog import Description, path_of
+from emubus.spark_connector.logs import BATCH_ID, QUERY_ID
 from emubus.spark_connector.options import sink_options
 from emubus.spark_connector.sink import task
 from emubus.spark_connector.sink.writer import BatchWriter, StreamWriter, Written
@@ -83,7 +84,7 @@ def schema_of(columns: str) -> StructType:
 @contextlib.contextmanager
 def in_task(partition: int = 0, *, query: str | None = None, batch: int | None = None) -> Iterator[None]:
     """Run a block as if in a Spark task."""
-    names = {task.QUERY_ID: query, task.BATCH_ID: None if batch is None else str(batch)}
+    names = {QUERY_ID: query, BATCH_ID: None if batch is None else str(batch)}
     context = FakeContext(partition, 0, {key: value for key, value in names.items() if value is not None})
     before = task.task_context
     task.task_context = lambda: context
