@@ -20,7 +20,6 @@ from ..broker.ledger import MemoryAccount, Use
 from ..broker.turns import Account
 from ..codec.errors import DecodeError
 from ..codec.frames import EMPTY_FRAME
-from .clients import wants_padding, wants_pause
 from .heartbeat import Heartbeat
 from .injection.path import Path
 from .limits import KIB
@@ -28,6 +27,7 @@ from .link_context import LinkContext
 from .links.amqp_layer import AmqpLayer
 from .server_state import ServerState
 from .watch import Watch
+from .wire.clients import wants_padding, wants_pause
 from .wire.engine import AttachRequest, Pointer, lib
 from .wire.frames import FRAMES_MAX
 from .wire.sasl import SaslServer, Stage

@@ -21,8 +21,8 @@ from ..broker.clock import Clock
 from ..broker.errors import BrokerError
 from ..broker.ledger import MemoryAccount, Use
 from ..conditions.engine import Conditions
+from .claims import Claims
 from .limits import Limits
-from .nodes.claims import Claims
 from .past_links import PastLinks
 from .tracking import Tracker
 from .watch import Watch

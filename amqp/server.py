@@ -18,7 +18,7 @@ from ..broker.errors import BrokerError
 from ..broker.ledger import MemoryAccount
 from ..conditions.engine import Conditions
 from .connection import Connection
-from .faults import Faults
+from .injection.faults import Faults
 from .limits import Limits
 from .link_context import LinkContext
 from .links.outgoing import address_of

@@ -17,7 +17,7 @@ from ..broker.errors import BrokerError
 from ..broker.turns import Turns
 from ..conditions.engine import Conditions
 from ..conditions.network import Network
-from .faults import Faults
+from .injection.faults import Faults
 from .limits import Limits
 from .link_context import LinkContext
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from ...broker.errors import BrokerError
 from ...codec.frames import EMPTY_FRAME
-from ..faults import Faults
 from ..link_context import LinkContext
 from ..wire import engine as proton
 from ..wire.engine import Engine, Pointer
@@ -19,17 +18,18 @@ from ..wire.frames import FramePadder, with_whole_error, without_dispositions
 from ..wire.loops import without_tokens
 from .endpoints import Endpoints
 from .frame_input import FrameInput, Handler
+from .hooks import LinkHooks
 
 
 class AmqpLayer:
     """`handlers` take the events of Proton that are neither of links nor of AMQP sessions, by their types."""
 
-    def __init__(self, context: LinkContext, faults: Faults, handlers: dict[int, Handler]) -> None:
+    def __init__(self, context: LinkContext, hooks: LinkHooks, handlers: dict[int, Handler]) -> None:
         limits = context.limits
         self.engine = Engine(limits.frame_bytes_max, limits.channel_max)
         self._context = context
         self._flows = FlowRewriter()
-        self.endpoints = Endpoints(context, self.engine, self._flows, faults)
+        self.endpoints = Endpoints(context, self.engine, self._flows, hooks)
         self._input = FrameInput(context, self.engine, self.endpoints, self._flows, handlers)
         self._padder: FramePadder | None = None
         self._has_failed = False

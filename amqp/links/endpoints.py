@@ -16,13 +16,13 @@ from ...broker.access import Need
 from ...broker.address import parse_address
 from ...broker.clock import Timer
 from ...broker.errors import BrokerError, Condition
-from ..faults import Faults
 from ..link_context import LinkContext
 from ..wire import engine as proton
 from ..wire.engine import AttachRequest, Engine, Pointer, lib
 from ..wire.flow_rewriter import FlowRewriter
 from ..wire.link import Link, drop
 from .attach import LinkFactory
+from .hooks import LinkHooks
 
 SESSION_BYTES: Final = 3_700
 LINK_BYTES: Final = 4_600
@@ -34,12 +34,12 @@ and after 10 000 links with names of 20 and of 200 characters."""
 class Endpoints:
     """The AMQP sessions and links of one connection."""
 
-    def __init__(self, context: LinkContext, engine: Engine, flows: FlowRewriter, faults: Faults) -> None:
+    def __init__(self, context: LinkContext, engine: Engine, flows: FlowRewriter, hooks: LinkHooks) -> None:
         self._context = context
         self._engine = engine
         self._links = context.links
         self._flows = flows
-        self._faults = faults
+        self._hooks = hooks
         self._factory = LinkFactory(context)
         self.is_open = False
         """Whether the client has sent its `open`."""
@@ -129,7 +129,7 @@ class Endpoints:
         if link is not None:
             self._flows.link_detached(pointer)
             self._gone(link)
-            self._faults.detached(self._context, pointer)
+            self._hooks.detached(self._context, pointer)
 
     def _end_first(self) -> None:
         """Let the ends of what has just ended come before what begins: a channel or a name may be used again."""
@@ -148,7 +148,7 @@ class Endpoints:
         pointer = lib.pn_event_link(event)
         session = proton.session_of(pointer)
         links = self._links_of.setdefault(session, set())
-        links_max = self._faults.links_per_session_max(limits.links_per_session_max)
+        links_max = self._hooks.links_per_session_max(limits.links_per_session_max)
         if len(links) >= links_max:
             self.refuse(session, service_errors.handles_exceeded(links_max))
             return
@@ -169,13 +169,13 @@ class Endpoints:
         if len(self._links) >= context.limits.links_max:
             text = f"At most {context.limits.links_max} links per connection."
             raise BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, text)
-        if self._faults.are_set:
-            self._faults.attaching(context, request)
+        if self._hooks.are_set:
+            self._hooks.attaching(context, request)
         attached = self._factory.attach(pointer, request)
         self._links[pointer] = attached.link
         self._needs[pointer] = attached.needs
-        if self._faults.are_set:
-            self._faults.attached(context, pointer)
+        if self._hooks.are_set:
+            self._hooks.attached(context, pointer)
         self._flows.link_attached(pointer, proton.session_of(pointer), request.name, sends=request.sends)
         self._log("link attached", request, kind=attached.kind)
 
@@ -198,8 +198,8 @@ class Endpoints:
 
     def accepted_late(self, pointer: Pointer, request: AttachRequest) -> None:
         """An attach that was held has been answered; the answer is still to be written."""
-        if self._faults.are_set:
-            self._faults.attached(self._context, pointer)
+        if self._hooks.are_set:
+            self._hooks.attached(self._context, pointer)
         self._flows.link_attached(pointer, proton.session_of(pointer), request.name, sends=request.sends)
         self._log("message session granted", request)
         self._context.schedule_flush()
@@ -219,7 +219,7 @@ class Endpoints:
         self._needs.pop(pointer, None)
         if link is not None:
             self._link_closed(pointer, link)
-            self._faults.detached(self._context, pointer)
+            self._hooks.detached(self._context, pointer)
             name, entity = proton.link_name(pointer), _entity_of(pointer)
             if error is None:
                 self._context.log.debug("link detached", link=name, entity=entity)
@@ -246,7 +246,7 @@ class Endpoints:
         if link is not None:
             self._gone(link)
             self._flows.link_detached(pointer)
-            self._faults.detached(self._context, pointer)
+            self._hooks.detached(self._context, pointer)
             tracker, address = self._context.tracker, proton.read_attach(pointer).address
             is_held = proton.is_link_held(pointer)
             error = tracker.attached(error, address) if is_held else tracker.detached(error, address)

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Final
 
 from ...broker.errors import BrokerError, Condition
-from ..clients import PYTHON_PRODUCT
 from ..link_context import LinkContext
 from ..wire import engine as proton
+from ..wire.clients import PYTHON_PRODUCT
 from ..wire.delivery_ids import DeliveryIds
 from ..wire.engine import Engine, Pointer
 from ..wire.flow_rewriter import FlowRewriter

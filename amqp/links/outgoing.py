@@ -17,9 +17,9 @@ from ...broker.errors import BrokerError, Condition
 from ..link_context import LinkContext
 from ..wire.engine import Pointer, lib, read_attach
 from ..wire.link import Done, link_credit
+from ..wire.outcomes import COMPLETE, RELEASE, outcome_of, outcome_of_value
 from ..wire.outgoing_deliveries import Enrolled, OutgoingDeliveries
 from ..wire.transaction_states import TRANSACTIONAL, read_transactional, transactional_state
-from .outcomes import COMPLETE, RELEASE, outcome_of, outcome_of_value
 
 _FIRST_GUESS_BYTES = 16 * 1024  # size of a message before any was seen
 _MESSAGE_BYTES_MIN = 256  # counted for a small message

@@ -19,8 +19,8 @@ from ...broker.ids import token_from_uuid
 from ...broker.keys import Right
 from ...codec.encode import encode, encode_map, list_from_items, map_from_items
 from ...codec.types import Array
-from ..links.outcomes import property_changes
 from ..past_links import PastLinks
+from ..wire.outcomes import property_changes
 
 OK, NO_CONTENT = 200, 204
 EMPTY_BODY: Final = encode_map({})

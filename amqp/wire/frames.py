@@ -40,7 +40,7 @@ from ...codec.frames import (
 )
 from ...codec.skip import skip
 from ...codec.types import Described, Symbol, Uint
-from ..clients import PYTHON_PRODUCT
+from .clients import PYTHON_PRODUCT
 from .delivery_ids import DeliveryIds
 from .handles import Handles, Ruling
 from .loops import BATCH_FIELD, passthrough_end

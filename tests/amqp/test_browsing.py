@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from emubus.amqp.faults import Faults
+from emubus.amqp.injection.faults import Faults
 from emubus.amqp.limits import Limits
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from emubus.amqp.faults import Faults, Target
+from emubus.amqp.injection.faults import Faults, Target
 from emubus.amqp.injection.receiving import FaultyConsumer
 from emubus.amqp.injection.sending import FaultySend
 from emubus.amqp.links.incoming import IncomingLink

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from emubus.amqp.faults import Faults, Target
+from emubus.amqp.injection.faults import Faults, Target
 from emubus.broker.broker import Broker
 from emubus.broker.model.descriptions import JmsSubscription, SelectorFilter, SubscriptionDescription
 from emubus.codec.types import Symbol

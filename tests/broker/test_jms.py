@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from emubus.amqp.nodes.claims import Claims
+from emubus.amqp.claims import Claims
 from emubus.broker.access import Access
 from emubus.broker.admin.jms import RETRY_AFTER_MS, TopicConsumer
 from emubus.broker.api import Entity, Outage, OutageKind

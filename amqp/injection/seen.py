@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from ...broker.errors import BrokerError
 from ..link_context import LinkContext
+from ..links.coordinator import CoordinatorLink
+from ..links.incoming import IncomingLink
+from ..links.message_sessions import MessageSessionLink
+from ..links.outgoing import OutgoingLink, address_of
 from ..nodes.cbs import CBS_ADDRESS
 from ..watch import Watch
 from ..wire.engine import AttachRequest, Pointer, read_attach
-from .coordinator import CoordinatorLink
-from .incoming import IncomingLink
-from .message_sessions import MessageSessionLink
-from .outgoing import OutgoingLink, address_of
 
 
 @dataclass(frozen=True, slots=True)

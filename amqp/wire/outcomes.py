@@ -11,9 +11,9 @@ from typing import Final
 
 from ...broker.api import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from ...codec.types import Described
-from ..wire.engine import Pointer, ffi, lib, value_of
-from ..wire.link import MODIFIED, REJECTED, RELEASED
-from ..wire.loops import ACCEPTED
+from .engine import Pointer, ffi, lib, value_of
+from .link import MODIFIED, REJECTED, RELEASED
+from .loops import ACCEPTED
 
 REASON_KEY: Final = "DeadLetterReason"
 DESCRIPTION_KEY: Final = "DeadLetterErrorDescription"

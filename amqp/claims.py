@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ...broker import service_errors
-from ...broker.access import Access, Claim, Need
-from ...broker.clock import Clock, Timer
+from ..broker import service_errors
+from ..broker.access import Access, Claim, Need
+from ..broker.clock import Clock, Timer
 
 PATH_LENGTH_MAX: Final = 1_024
 """Characters of the longest path on which anything but a claim on the namespace can hold."""

@@ -13,24 +13,24 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from ..broker.address import parse_address
-from ..broker.errors import Condition
-from ..conditions.engine import Conditions
-from ..conditions.fault_table import FaultOperation, FaultTable
-from ..conditions.strikes import Effect
-from .injection.point import InjectionPoint, loss_of
-from .injection.receiving import FaultyConsumer
-from .injection.sending import FaultyDischarge, FaultySend
-from .link_context import LinkContext
-from .links.browsing import BrowsingLink
-from .links.coordinator import CoordinatorLink
-from .links.incoming import IncomingLink
-from .links.outgoing import OutgoingLink, address_of
-from .links.seen import SeenConnection
-from .nodes.cbs import CBS_ADDRESS
-from .nodes.requests import RequestLink
-from .watch import Watch
-from .wire.engine import AttachRequest, Pointer, read_attach
+from ...broker.address import parse_address
+from ...broker.errors import Condition
+from ...conditions.engine import Conditions
+from ...conditions.fault_table import FaultOperation, FaultTable
+from ...conditions.strikes import Effect
+from ..link_context import LinkContext
+from ..links.browsing import BrowsingLink
+from ..links.coordinator import CoordinatorLink
+from ..links.incoming import IncomingLink
+from ..links.outgoing import OutgoingLink, address_of
+from ..nodes.cbs import CBS_ADDRESS
+from ..nodes.requests import RequestLink
+from ..watch import Watch
+from ..wire.engine import AttachRequest, Pointer, read_attach
+from .point import InjectionPoint, loss_of
+from .receiving import FaultyConsumer
+from .seen import SeenConnection
+from .sending import FaultyDischarge, FaultySend
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class Faults:
             link.wrap(partial(FaultyDischarge, point=point))
         elif isinstance(link, RequestLink) and not _is_exempt(address):
             node_point = InjectionPoint(self.table, self._conditions, connection, None, address)
-            from .injection.answering import FaultyAnswer  # not needed for a start
+            from .answering import FaultyAnswer  # not needed for a start
 
             link.node.wrap(partial(FaultyAnswer, point=node_point))
 
