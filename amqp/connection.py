@@ -228,7 +228,7 @@ class Connection(LinkContext, asyncio.Protocol):
             self.memory.close()  # its gauges ask Proton
             layer.free()
         self.memory.close()
-        self.outcomes.clear()
+        self.answered.clear()
         self.log.debug("connection closed")
         self._server.freed(self)
 
@@ -374,7 +374,8 @@ class Connection(LinkContext, asyncio.Protocol):
         layer = self._layer
         if layer is None:
             return
-        self.outcomes.apply()
+        if self.answered:
+            self.finish_runs()
         if self.memory.is_held:
             self.memory.read()
         if self.flow.is_full:
@@ -392,7 +393,8 @@ class Connection(LinkContext, asyncio.Protocol):
     def confirm(self) -> None:
         """Write the outcomes that have gathered before whatever is sent from now on."""
         if self._layer is not None and not self._failed:
-            self.outcomes.apply()
+            if self.answered:
+                self.finish_runs()
             self._layer.engine.process()
 
     # ---- opening

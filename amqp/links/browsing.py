@@ -19,8 +19,9 @@ from ...codec.errors import DecodeError
 from ...codec.types import Described
 from ..link_context import LinkContext
 from ..wire.engine import Pointer, lib
-from ..wire.link import Done, link_credit
+from ..wire.link import link_credit
 from ..wire.outgoing_deliveries import OutgoingDeliveries
+from ..wire.run import Run
 from .outgoing import ReceiverHandle
 
 _ACTIVE: Final = 0
@@ -134,11 +135,10 @@ class BrowsingLink(OutgoingDeliveries):
         elif owes:
             self.show_state()
 
-    def disposed(self, token: bytes, state: int, delivery: Pointer, done: Done | None) -> None:
-        """Whatever the client says of a copy: confirmed, and nothing happens to the message."""
-        del token, state, delivery
-        if done is not None:
-            done(None)
+    def disposed(self, run: Run) -> None:
+        """Confirm what the client says of a copy; nothing happens to the message."""
+        if not run.is_settled:
+            run.done_all(None)
 
     def gone(self) -> None:
         """The client browses no more."""

@@ -21,6 +21,7 @@ from ..nodes.requests import read_request
 from ..wire.engine import Pointer
 from ..wire.incoming_deliveries import IncomingDeliveries
 from ..wire.link import Done
+from ..wire.run import Run
 from ..wire.transaction_states import DECLARED, declared
 
 _SUBSCRIPTIONS: Final = "/subscriptions/"
@@ -92,34 +93,35 @@ class CoordinatorLink(IncomingDeliveries):
         """Put nothing between them."""
         self._end = self._context.broker.transactions.discharge
 
-    def receive(self, data: bytes, batch: bool, done: Done) -> None:
+    def receive(self, run: Run) -> None:
         """Declare a transaction, or discharge one."""
-        del batch
         if self._context.watch is not None:
             self._context.watch.used(self.pointer)
-        serial = self.state.outcomes.last_serial  # of this delivery, as long as `receive` runs
+        (data,) = run.items
         try:
+            if run.transaction is not None:
+                raise BrokerError(Condition.NOT_ALLOWED, "What comes over this link can't be part of a transaction.")
             body = read_request(data).body
             handle = _COMMANDS.get(body.descriptor) if isinstance(body, Described) else None
             if handle is None or not isinstance(body, Described):
                 raise BrokerError(Condition.NOT_IMPLEMENTED, "A coordinator takes declare and discharge only.")
             fields = body.value if isinstance(body.value, list) else []
-            handle(self, [*fields, None, None], serial, done)
+            handle(self, [*fields, None, None], run)
         except BrokerError as error:
-            self._refused(done, error)
+            self._refused(run, error)
 
-    def _refused(self, done: Done, error: BrokerError) -> None:
+    def _refused(self, run: Run, error: BrokerError) -> None:
         self._context.log.warning("transaction command refused", reason=str(error))
-        done(error)
+        run.done_one(error)
 
-    def _declare(self, fields: list[object], serial: int, done: Done) -> None:
+    def _declare(self, fields: list[object], run: Run) -> None:
         if fields[0] is not None:
             raise BrokerError(Condition.NOT_IMPLEMENTED, "Global transactions are not supported.")
         self._check_limits()
         self._via()  # which may be gone
         ref = self._context.broker.transactions.declare(self, self._via, connection=self._context)
-        self.answers[serial] = (DECLARED, declared(ref.id))
-        done(None)
+        run.answer = DECLARED, declared(ref.id)
+        run.done_one(None)
 
     def _check_limits(self) -> None:
         """BrokerError if the connection, or all of them, have too many open transactions.
@@ -144,17 +146,16 @@ class CoordinatorLink(IncomingDeliveries):
         """The first entity of the AMQP session, None as long as there is none; BrokerError if it is gone."""
         return None if self._scope.via is None else self._context.broker.find(self._scope.via)[0]
 
-    def _discharge(self, fields: list[object], serial: int, done: Done) -> None:
-        del serial
+    def _discharge(self, fields: list[object], run: Run) -> None:
         transaction, fail = fields[:2]
         if not isinstance(transaction, bytes):
             raise BrokerError(Condition.INVALID_FIELD, "A discharge must name its transaction by a binary id.")
 
         def discharged(error: BrokerError | None) -> None:
             if error is None:
-                done(None)
+                run.done_one(None)
             else:
-                self._refused(done, error)
+                self._refused(run, error)
 
         ref = TransactionRef(self._context, transaction)
         self._end(ref, fail=fail is True, done=discharged)
@@ -165,7 +166,7 @@ class CoordinatorLink(IncomingDeliveries):
         self._context.broker.transactions.leave(self)
 
 
-_Command = Callable[[CoordinatorLink, list[object], int, Done], None]
+_Command = Callable[[CoordinatorLink, list[object], Run], None]
 _COMMANDS: Final[Mapping[object, _Command]] = {
     0x31: CoordinatorLink._declare,
     0x32: CoordinatorLink._discharge,

@@ -6,17 +6,18 @@ the entity to another one [wire 8]. Does not know what is in a message. A link o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from ...broker.api import RunDone, Sender, TransactionRef, alone
+from ...broker.api import Sender, TransactionRef, alone
 from ...broker.errors import BrokerError, Condition, EmptyBatchError
 from ...broker.service_errors import batch_empty
 from ..link_context import LinkContext
 from ..wire.engine import Pointer, link_name
 from ..wire.incoming_deliveries import IncomingDeliveries
 from ..wire.link import Done
+from ..wire.run import Run
 
 
 class Send(Protocol):
@@ -54,28 +55,31 @@ class IncomingLink(IncomingDeliveries):
         self._send = self._store
         self.takes_runs = self._destination is None
 
-    def receive(self, data: bytes, batch: bool, done: Done) -> None:
-        """Store a delivery, or transfer it to the link's destination."""
-        if batch:
-            if len(data) > self._sender.batch_bytes_max:
-                self._detach_for_batch()
-                return
-            done = partial(self._batch_done, done)
-        if self._destination is None:
-            self._send(data, batch=batch, done=done)
+    def receive(self, run: Run) -> None:
+        """Store deliveries, add one to a transaction, or transfer them to the link's destination."""
+        if run.transaction is not None:
+            self._receive_in(TransactionRef(self.state, run.transaction), run)
+        elif self.takes_runs and not run.whole:
+            self._sender.send(run.items, run.done)
         else:
-            self._transfer(None, self._destination, data, batch, done)
-
-    def receive_run(self, run: Sequence[bytes], done: RunDone) -> None:
-        """Store deliveries, each on its own."""
-        self._sender.send(run, done)
+            for position, data in enumerate(run.items):
+                done = partial(run.done, (position,))
+                if run.whole:
+                    if len(data) > self._sender.batch_bytes_max:
+                        self._detach_for_batch()
+                        return
+                    done = partial(self._batch_done, done)
+                if self._destination is None:
+                    self._send(data, batch=run.whole, done=done)
+                else:
+                    self._transfer(None, self._destination, data, run.whole, done)
 
     def _store(self, data: bytes, *, batch: bool, done: Done) -> None:
         self._sender.send((data,), alone(done), whole=batch)
 
-    def receive_in(self, transaction: bytes, data: bytes, batch: bool, done: Done) -> None:
+    def _receive_in(self, ref: TransactionRef, run: Run) -> None:
         """Add a delivery to a transaction: the client is answered at once."""
-        ref = TransactionRef(self.state, transaction)
+        (data,), batch, done = run.items, run.whole, run.done_one
         if batch:
             if len(data) > self._sender.batch_bytes_max:
                 self._detach_for_batch()

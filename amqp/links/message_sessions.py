@@ -8,12 +8,12 @@ handle, and ends them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 from uuid import UUID
 
-from ...broker.api import ReceiveMode, RunDone, SessionAccept, SessionReceiver, SharedLock
+from ...broker.api import ReceiveMode, SessionAccept, SessionReceiver, SharedLock
 from ...broker.errors import BrokerError, Condition
 from ...broker.ids import token_from_uuid, token_to_uuid
 from ...broker.service_errors import lock_lost
@@ -21,7 +21,7 @@ from ...codec.encode import encode_map
 from ...codec.types import Described, Long, Symbol
 from ..link_context import LinkContext
 from ..wire.engine import AttachRequest, Pointer, accept_link, close_link
-from ..wire.link import Done
+from ..wire.run import Run
 from .outgoing import OutgoingLink
 
 SESSION_FILTER: Final = "com.microsoft:session-filter"
@@ -164,25 +164,12 @@ class MessageSessionLink(OutgoingLink):
         close_link(self.pointer, error)
         self._context.schedule_flush()
 
-    def disposed(self, token: bytes, state: int, delivery: Pointer, done: Done | None) -> None:
+    def disposed(self, run: Run) -> None:
         """As for other links; nothing can be settled once the session is lost."""
         if self._loss is None:
-            told = None if done is None else lambda error: done(None if error is None else self.told(error))
-            super().disposed(token, state, delivery, told)
-        elif done is not None:
-            done(self._loss)
-
-    def disposed_run(self, run: Sequence[bytes], done: RunDone | None) -> None:
-        """As for other links; nothing can be settled once the session is lost."""
-        if self._loss is None:
-            super().disposed_run(
-                run,
-                None
-                if done is None
-                else lambda positions, error: done(positions, None if error is None else self.told(error)),
-            )
-        elif done is not None:
-            done(range(len(run)), self._loss)
+            super().disposed(run)
+        elif not run.is_settled:
+            run.done_all(self._loss)
 
     def told(self, error: BrokerError) -> BrokerError:
         """A message's lock that ended while the session is held says nothing about the session.

@@ -11,14 +11,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
-from ...broker.api import Delivery, Outcome, RunDone, TransactionRef, alone
+from ...broker.api import Delivery, Outcome, RunDone, TransactionRef
 from ...broker.clock import Timer
 from ...broker.errors import BrokerError, Condition
 from ..link_context import LinkContext
 from ..wire.engine import Pointer, lib, read_attach
 from ..wire.link import Done, link_credit
+from ..wire.loops import ACCEPTED
 from ..wire.outcomes import COMPLETE, RELEASE, outcome_of, outcome_of_value
-from ..wire.outgoing_deliveries import Enrolled, OutgoingDeliveries
+from ..wire.outgoing_deliveries import OutgoingDeliveries
+from ..wire.run import Run
 from ..wire.transaction_states import TRANSACTIONAL, read_transactional, transactional_state
 
 _FIRST_GUESS_BYTES = 16 * 1024  # size of a message before any was seen
@@ -278,25 +280,20 @@ class OutgoingLink(OutgoingDeliveries):
 
     # ---- settlements
 
-    def disposed(self, token: bytes, state: int, delivery: Pointer, done: Done | None) -> None:
+    def disposed(self, run: Run) -> None:
         """The client settles: through the table of outcomes to the broker."""
         receiver = self._receiver or self._lingering
         if receiver is None:
             return
-        if state == TRANSACTIONAL:
-            self._settle_in_transaction(receiver.address, token, delivery, done)
+        if run.outcome == TRANSACTIONAL:
+            self._settle_in_transaction(receiver.address, run)
             return
-        outcome = outcome_of(state, delivery) if state else None
+        outcome = COMPLETE if run.outcome == ACCEPTED else outcome_of(run.outcome, run.deliveries[0])
         if outcome is not None:
-            receiver.settle((token,), outcome, None if done is None else alone(done))
-        elif done is not None:
-            done(BrokerError(Condition.NOT_IMPLEMENTED, f"Delivery state 0x{state:02x} is not supported here."))
-
-    def disposed_run(self, run: Sequence[bytes], done: RunDone | None) -> None:
-        """The client accepts deliveries: the broker completes them."""
-        receiver = self._receiver or self._lingering
-        if receiver is not None:
-            receiver.settle(run, COMPLETE, done)
+            receiver.settle(run.items, outcome, None if run.is_settled else run.done)
+        elif run.outcome and not run.is_settled:
+            text = f"Delivery state 0x{run.outcome:02x} is not supported here."
+            run.done_all(BrokerError(Condition.NOT_IMPLEMENTED, text))
 
     def answered_late(self, token: bytes, state: int, delivery: Pointer) -> None:
         """The client may ask once more over `$management` [wire 5.8]."""
@@ -304,38 +301,34 @@ class OutgoingLink(OutgoingDeliveries):
         if outcome is not None:
             self._context.past_links.settled(token, outcome)
 
-    def _settle_in_transaction(self, address: str, token: bytes, delivery: Pointer, done: Done | None) -> None:
+    def _settle_in_transaction(self, address: str, run: Run) -> None:
         """Add a settlement to a transaction; it is confirmed with the same state around the same outcome [wire 8].
 
-        The delivery is settled with the commit and not before. JMS clients settle it at once (`done` is None): they
-        have let go of it whatever becomes of the transaction.
+        The delivery is settled with the commit and not before. JMS clients settle it at once: they have let go of it
+        whatever becomes of the transaction.
         """
-        transaction, value = read_transactional(delivery)
+        assert len(run.items) == 1
+        transaction, value = read_transactional(run.deliveries[0])
         found = outcome_of_value(value)
         if found is None:
-            if done is not None:
+            if not run.is_settled:
                 text = "A transactional-state of a receiver must have an outcome."
-                done(BrokerError(Condition.INVALID_FIELD, text))
+                run.done_one(BrokerError(Condition.INVALID_FIELD, text))
             return
         code, outcome = found
         ref = TransactionRef(self.state, transaction)
-        settle = partial(self._context.broker.transactional_settle, ref, address, token, outcome)
+        settle = partial(self._context.broker.transactional_settle, ref, address, run.items[0], outcome)
         try:
-            if done is None:
+            if run.is_settled:
                 settle(settled=True)
             else:
-                enrolled = Enrolled(self, token, delivery, transactional_state(transaction, code))
-                settle(on_commit=enrolled.committed)
-                self.enroll(enrolled)
+                settle(on_commit=run.committed)
+                self.enroll(run, transactional_state(transaction, code))
         except BrokerError as error:
             if error.condition is Condition.TRANSACTION_UNKNOWN_ID:  # as for a send: the service closes the link
                 self.state.detach(self.pointer, error)
-            elif done is not None:
-                done(self.told(error))
-
-    def told(self, error: BrokerError) -> BrokerError:
-        """The error that a settlement is refused with instead of its own."""
-        return error
+            elif not run.is_settled:
+                run.done_one(error)
 
     # ---- the end
 

@@ -27,6 +27,7 @@ from ..wire.engine import Pointer, session_of, unsent_bytes
 from ..wire.incoming_deliveries import IncomingDeliveries
 from ..wire.link import Done, link_credit
 from ..wire.outgoing_deliveries import OutgoingDeliveries
+from ..wire.run import Run
 
 _SECTION_BY_SYMBOL: Final = {
     "amqp:header:list": 0x70,
@@ -257,15 +258,11 @@ class RequestLink(IncomingDeliveries):
         limits = context.limits
         super().__init__(context, pointer, bytes_max=limits.request_bytes_max, credit=limits.request_credit)
 
-    def receive(self, data: bytes, batch: bool, done: Done) -> None:
-        """Answer a request."""
-        del batch
-        self.node.received(self._session, data, done)
-
-    def receive_in(self, transaction: bytes, data: bytes, batch: bool, done: Done) -> None:
-        """A request within a transaction: whether its operation can be, the node says."""
-        del batch
-        self.node.received(self._session, data, done, TransactionRef(self.state, transaction))
+    def receive(self, run: Run) -> None:
+        """Answer a request; whether its operation can be part of a transaction, the node says."""
+        (data,), transaction = run.items, run.transaction
+        ref = None if transaction is None else TransactionRef(self.state, transaction)
+        self.node.received(self._session, data, run.done_one, ref)
 
     def gone(self) -> None:
         """It asks no more."""
@@ -350,11 +347,10 @@ class ReplyLink(OutgoingDeliveries):
             self.transfer([Delivery(tag, data, 0)])
             self.state.schedule_flush()
 
-    def disposed(self, token: bytes, state: int, delivery: Pointer, done: Done | None) -> None:
+    def disposed(self, run: Run) -> None:
         """Clients settle responses as they like: confirm, nothing depends on it."""
-        del token, state, delivery
-        if done is not None:
-            done(None)
+        if not run.is_settled:
+            run.done_all(None)
 
     def gone(self) -> None:
         """Responses that wait are not wanted any more."""

@@ -2,23 +2,21 @@
 
 Everything here happens once per message. Knows how a delivery is taken from Proton, whole or part by part, and counts
 the credit that goes back with outcomes. Does not know what a delivery means: subclasses do, in `receive`. Plain
-deliveries of one read of the socket travel together, as an `IncomingRun`, where the link takes runs.
+deliveries of one read of the socket travel together (`run`) where the link takes runs; others come one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
 from typing import Any, Final
 
-from ...broker.api import RunDone
-from ...broker.errors import BrokerError, Condition
+from ...broker.errors import BrokerError
 from ...broker.service_errors import too_large
 from ...codec.sections import data_sections_max
 from .engine import Pointer, ffi, lib
 from .flow import LinkState
-from .link import COUNT_MASK, ConnectionState, Done, Link, drop, link_credit, reject
-from .loops import ACCEPTED, SCRATCH_BYTES, Handle, accept, delivery_of, scratch, take_deliveries
+from .link import COUNT_MASK, ConnectionState, Link, drop, link_credit, reject
+from .loops import ACCEPTED, SCRATCH_BYTES, Handle, accept, delivery_of, handle_of, scratch, take_deliveries
+from .run import Run
 from .transaction_states import TRANSACTIONAL, set_state_data, transaction_of, transactional_state
 
 RUN_MESSAGES_MAX: Final = 256
@@ -38,7 +36,7 @@ _scratch, _scratch_view = scratch, _buffer(scratch)
 
 
 class IncomingDeliveries(Link):
-    """A link on which the client sends. Subclasses say in `receive` what happens to a whole delivery."""
+    """A link on which the client sends. Subclasses say in `receive` what happens to whole deliveries."""
 
     __slots__ = (
         "_credit_half",
@@ -47,25 +45,20 @@ class IncomingDeliveries(Link):
         "_holds_credit",
         "_initial_count",
         "_is_batch",
-        "_outcomes",
         "_owed",
         "_partial_bytes",
         "_run",
-        "answers",
         "bytes_max",
         "takes_runs",
     )
 
     def __init__(self, state: ConnectionState, pointer: Pointer, *, bytes_max: int, credit: int) -> None:
         super().__init__(state, pointer)
-        self.answers: dict[int, tuple[int, bytes]] = {}
-        """For deliveries (by serial) whose success is not plainly accepted: the state and its encoded fields."""
         self.bytes_max = bytes_max
         self.takes_runs = False
-        """Whether plain deliveries go to `receive_run`, those of one read of the socket together."""
-        self._run: IncomingRun | None = None
+        """Whether plain deliveries of one read of the socket come together."""
+        self._run: Run | None = None
         self._flow = state.flow
-        self._outcomes = state.outcomes
         self._is_batch = False  # the delivery that is arriving
         self._credit_half = credit // 2
         self._owed = 0  # credit that goes back to the client
@@ -77,18 +70,9 @@ class IncomingDeliveries(Link):
 
     # ---- what subclasses do
 
-    def receive(self, data: bytes, batch: bool, done: Done) -> None:
-        """Take a whole delivery; `done` gets its outcome, at once or later."""
-        raise AssertionError(data, batch, done)
-
-    def receive_run(self, run: Sequence[bytes], done: RunDone) -> None:
-        """Take whole deliveries, each on its own; `done` gets their outcomes by position, at once or later."""
-        raise AssertionError(run, done)
-
-    def receive_in(self, transaction: bytes, data: bytes, batch: bool, done: Done) -> None:
-        """As `receive`, for a delivery that is part of a transaction."""
-        del transaction, data, batch
-        done(BrokerError(Condition.NOT_ALLOWED, "What comes over this link can't be part of a transaction."))
+    def receive(self, run: Run) -> None:
+        """Take whole deliveries: `run.items`, each on its own; `run.done` gets their outcomes, at once or later."""
+        raise AssertionError(run)
 
     # ---- deliveries
 
@@ -102,14 +86,15 @@ class IncomingDeliveries(Link):
             return False
         run = self._run
         if run is None:
-            run = self._run = IncomingRun(self, self._outcomes.next_serial())
-            self.state.begin_run(run)
-        data, bytes_max = run.data, RUN_BYTES_MAX - run.size_bytes
+            state = self.state
+            run = self._run = Run(self, state, next(state.serials))
+            state.runs.append(run)
+        items, bytes_max = run.items, RUN_BYTES_MAX - run.size_bytes
         taken_bytes = take_deliveries(
-            collector, self.handle, run.deliveries, data, self.bytes_max, RUN_MESSAGES_MAX, bytes_max
+            collector, self.handle, run.deliveries, items, self.bytes_max, RUN_MESSAGES_MAX, bytes_max
         )
         run.size_bytes += taken_bytes
-        if taken_bytes > bytes_max or len(data) >= RUN_MESSAGES_MAX:
+        if taken_bytes > bytes_max or len(items) >= RUN_MESSAGES_MAX:
             self.end_run(run)
         return taken_bytes > 0
 
@@ -142,36 +127,41 @@ class IncomingDeliveries(Link):
         self._receive_alone(delivery, data, transaction, presettled=bool(presettled))
 
     def _receive_alone(self, delivery: Pointer, data: bytes, transaction: bytes | None, *, presettled: bool) -> None:
-        """Take a delivery that is no part of a run: a batch, in a transaction, settled by its sender, or on a node."""
-        self.state.end_runs()
-        batch, self._is_batch = self._is_batch, False
-        cost = len(data) + KEEPING_BYTES
-        if batch:
-            cost += MEMBER_BYTES * data_sections_max(data)
-        outcomes = self._outcomes
-        serial = outcomes.next_serial()
+        """Take a delivery that travels alone: a batch, in a transaction, settled by its sender, or on a node."""
+        state = self.state
+        if state.runs:
+            state.end_runs()
+        run = Run(self, state, next(state.serials), is_settled=presettled)
+        run.items.append(data)
+        run.deliveries.append(handle_of(delivery))
+        run.size_bytes = len(data)
+        run.whole, self._is_batch = self._is_batch, False
         if presettled:
             _settle(delivery)
-            self._open[serial] = (None, cost)
-        else:
-            self._open[serial] = (delivery, cost)
-        self._flow.begin(cost)
-        done = partial(outcomes.add, serial, self, serial)
-        if transaction is None:
-            self.receive(data, batch, done)
-        else:
-            self.answers[serial] = (TRANSACTIONAL, transactional_state(transaction, ACCEPTED))
-            self.receive_in(transaction, data, batch, done)
+        if transaction is not None:
+            run.transaction = transaction
+            run.answer = TRANSACTIONAL, transactional_state(transaction, ACCEPTED)
+        self._hand_over(run)
 
-    def end_run(self, run: IncomingRun) -> None:
+    def end_run(self, run: Run) -> None:
         """Hand over a run that is complete; nothing if it was, or its link has gone."""
         if self._run is run:
             self._run = None
-            data = run.take_data()
-            if data:
-                self._open[run.serial] = run
-                self._flow.begin(run.waiting_cost)
-                self.receive_run(data, run.done)
+            if run.items:
+                self._hand_over(run)
+
+    def _hand_over(self, run: Run) -> None:
+        """Count a run, and let the subclass have it."""
+        items = run.items
+        cost = run.size_bytes + KEEPING_BYTES * len(items)
+        if run.whole:
+            cost += MEMBER_BYTES * data_sections_max(items[0])
+        run.waiting_cost = cost
+        run.sizes = list(map(len, items))
+        self._open[run.serial] = run
+        self._flow.begin(cost)
+        self.receive(run)
+        run.items = []  # the broker has what it keeps of them
 
     def _on_part(self, size: int) -> None:
         """Some frames of a delivery are here; `size` bytes are kept by Proton."""
@@ -200,62 +190,56 @@ class IncomingDeliveries(Link):
 
     # ---- outcomes
 
-    def finish(self, key: int, error: BrokerError | None) -> None:
-        """Answer with accepted or rejected, and give the credit back.
+    def finish(self, run: Run) -> None:
+        """Answer deliveries of a run with accepted or rejected, in their order, and give their credit back.
 
         A refusal of a delivery that the client has settled closes the link: the client must learn of the loss.
         """
-        entry = self._open.pop(key, None)
-        if entry is None:
-            if error is not None:
-                self.state.log.info("delivery refused after its link", reason=str(error))
-            return
-        delivery, cost = entry
-        self._flow.end(cost)
-        answer = self.answers.pop(key, None) if self.answers else None
-        if delivery is not None:
-            if error is not None:
-                reject(delivery, self.state.tracked_refusal(error, self.pointer))
-            elif answer is None:
-                _update(delivery, ACCEPTED)
-            else:
-                code, encoded = answer
-                set_state_data(delivery, encoded)
-                _update(delivery, code)
-            _settle(delivery)
-        elif error is not None:
-            self.state.log.warning("settled delivery refused", reason=str(error))
-            self.state.detach(self.pointer, error)
-            return
-        self._owe_credit()
-
-    def finish_run(self, run: IncomingRun) -> None:
-        """Answer the deliveries of a run that have an outcome, in their order, and give their credit back."""
-        positions, errors, cost = run.take_outcomes()
+        positions, errors = run.take_outcomes()
         if run.serial not in self._open:
             for error in errors.values():
                 self.state.log.info("delivery refused after its link", reason=str(error))
             return
-        if not errors:
-            accept(run.deliveries, positions)
-        else:
-            for position in positions:
-                if position in errors:
-                    delivery = delivery_of(run.deliveries[position])
-                    reject(delivery, self.state.tracked_refusal(errors[position], self.pointer))
-                    _settle(delivery)
-                else:
-                    accept(run.deliveries, (position,))
+        count, cost = len(positions), run.waiting_cost
+        if count < len(run.deliveries):
+            cost = min(cost, KEEPING_BYTES * count + sum(map(run.sizes.__getitem__, positions)))
+        run.waiting_cost -= cost
         self._flow.end(cost)
         if not run.waiting_cost:
             del self._open[run.serial]
-        self._owe_credit(len(positions))
+        if run.is_settled:
+            for error in errors.values():
+                self.state.log.warning("settled delivery refused", reason=str(error))
+                self.state.detach(self.pointer, error)
+            if errors:
+                return
+        elif errors or run.answer is not None:
+            for position in positions:
+                self._answer(run, position, errors.get(position))
+        else:
+            accept(run.deliveries, positions)
+        self._owed += count
+        if self._owed > self._credit_half and not self._holds_credit:
+            self._give_credit()
+
+    def _answer(self, run: Run, position: int, error: BrokerError | None) -> None:
+        """Settle a delivery of a run that is not plainly accepted as a whole."""
+        delivery = delivery_of(run.deliveries[position])
+        if error is not None:
+            reject(delivery, self.state.tracked_refusal(error, self.pointer))
+        elif run.answer is None:
+            _update(delivery, ACCEPTED)
+        else:
+            code, encoded = run.answer
+            set_state_data(delivery, encoded)
+            _update(delivery, code)
+        _settle(delivery)
 
     # ---- credit
 
-    def _owe_credit(self, count: int = 1) -> None:
-        """The credit of deliveries goes back, together with that of others."""
-        self._owed += count
+    def _owe_credit(self) -> None:
+        """The credit of a delivery goes back, together with that of others."""
+        self._owed += 1
         if self._owed > self._credit_half and not self._holds_credit:
             self._give_credit()
 
@@ -293,82 +277,10 @@ class IncomingDeliveries(Link):
 
     def gone(self) -> None:
         """As in `Link`; the bytes of the link's deliveries count no longer."""
-        self._flow.end(sum(_cost_of(entry) for entry in self._open.values()))
+        self._flow.end(sum(run.waiting_cost for run in self._open.values()))
         self._set_partial(0)
         self._run = None
-        self.answers.clear()
         super().gone()
-
-
-class IncomingRun:
-    """Deliveries of one link that go to the broker together, and their outcomes, by position."""
-
-    __slots__ = (
-        "_accepted",
-        "_refused",
-        "_sizes",
-        "data",
-        "deliveries",
-        "link",
-        "serial",
-        "size_bytes",
-        "waiting_cost",
-    )
-
-    def __init__(self, link: IncomingDeliveries, serial: int) -> None:
-        self.link = link
-        self.serial = serial
-        self.deliveries: list[Handle] = []
-        self.data: list[bytes] = []
-        self.size_bytes = 0
-        self.waiting_cost = 0
-        """About how many bytes Proton and we keep for those that wait for their outcome, once the run has ended."""
-        self._sizes: list[int] = []
-        self._accepted: list[Sequence[int]] = []
-        self._refused: list[tuple[Sequence[int], BrokerError]] = []
-
-    def end(self) -> None:
-        """Hand it over."""
-        self.link.end_run(self)
-
-    def take_data(self) -> list[bytes]:
-        """Return the deliveries' bytes, once, and keep their sizes."""
-        data, self.data = self.data, []
-        self._sizes = list(map(len, data))
-        self.waiting_cost = self.size_bytes + KEEPING_BYTES * len(data)
-        return data
-
-    def done(self, positions: Sequence[int], error: BrokerError | None) -> None:
-        """Deliveries have their outcome, which is given to Proton at the end of the turn."""
-        if not (self._accepted or self._refused):
-            self.link.state.outcomes.add(self.serial, self, None, None)
-        if error is None:
-            self._accepted.append(positions)
-        else:
-            self._refused.append((positions, error))
-
-    def take_outcomes(self) -> tuple[Sequence[int], dict[int, BrokerError], int]:
-        """The positions that have an outcome since the last call, in order; the errors of those refused; their cost."""
-        accepted, self._accepted = self._accepted, []
-        refused, self._refused = self._refused, []
-        errors = {each: error for positions, error in refused for each in positions}
-        if len(accepted) == 1 and not errors:
-            positions = accepted[0]
-        else:  # Proton merges outcomes that come in order
-            positions = sorted([*errors, *(each for some in accepted for each in some)])
-        cost = KEEPING_BYTES * len(positions) + sum(map(self._sizes.__getitem__, positions))
-        self.waiting_cost -= cost
-        return positions, errors, cost
-
-    def finish(self, key: object, error: BrokerError | None) -> None:
-        """Give Proton the outcomes."""
-        del key, error
-        self.link.finish_run(self)
-
-
-def _cost_of(entry: Any) -> int:
-    """What an unsettled delivery, or a run with some, counts in the flow control."""
-    return entry.waiting_cost if isinstance(entry, IncomingRun) else entry[1]
 
 
 def _large(pointer: Pointer, size: int) -> bytes:

@@ -9,24 +9,25 @@ The traps:
 * `advance` before `settle`: the other order frees the delivery while its event is at the head of the collector, the
   next delivery reuses the address, its event is merged away, and every second transfer is lost.
 * Tags are bytes here (lock tokens are no UTF-8).
-* A pointer to a delivery is valid until we settle it or free its link. `_open` holds exactly the deliveries that are
-  unsettled, with the pointer of those that wait for an outcome or are part of a transaction; settling takes a delivery
-  out, and the end of the link empties it. An outcome that comes later finds nothing and is dropped.
-* Proton merges dispositions into ranges only when they are updated in order of their ids: outcomes are gathered over
-  one turn of the event loop and sorted by the order in which their deliveries came.
+* A pointer to a delivery is valid until we settle it or free its link. `_open` holds exactly what is unsettled: the
+  runs of a client that sends, by serial; the deliveries to one that receives, by token, with the run of those that wait
+  for an outcome or are part of a transaction. Settling takes an entry out, and the end of the link empties it. An
+  outcome that comes later finds nothing and is dropped.
+* Proton merges dispositions into ranges only when they are updated in order of their ids (`run`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable
-from operator import itemgetter
+from collections.abc import Callable
+from itertools import count
 from typing import Any, Final, Protocol
 
 from ...broker.errors import BrokerError
 from .engine import Engine, Pointer, lib, set_condition
 from .flow import FlowControl, FlowReplies, LinkState
 from .loops import SCRATCH_BYTES, Handle, handle_of, scratch
+from .run import Run, serial_of
 
 PN_DELIVERY: Final = int(lib.PN_DELIVERY)
 PN_LINK_FLOW: Final = int(lib.PN_LINK_FLOW)
@@ -48,59 +49,6 @@ Done = Callable[[BrokerError | None], None]
 """Called once with the outcome of a delivery: None is success."""
 
 
-class Finisher(Protocol):
-    """What answers a delivery at the end of the turn: its link, or what stands for the delivery in a transaction."""
-
-    def finish(self, key: Any, error: BrokerError | None) -> None:
-        """Give the delivery `key` its outcome, if it is still there."""
-        ...
-
-
-class OutcomeQueue:
-    """Outcomes of one connection that gather during a turn of the event loop; `schedule` has them applied at its end.
-
-    Each delivery takes a serial when it comes: Proton gets the outcomes in that order.
-    """
-
-    __slots__ = ("_entries", "_schedule", "last_serial")
-
-    def __init__(self, schedule: Callable[[], None]) -> None:
-        self.last_serial = 0
-        self._schedule = schedule
-        self._entries: list[tuple[int, Finisher, Hashable, BrokerError | None]] = []
-
-    def next_serial(self) -> int:
-        """The serial of a delivery, or of a disposition, that will get an outcome."""
-        self.last_serial += 1
-        return self.last_serial
-
-    def add(self, serial: int, finisher: Finisher, key: Hashable, error: BrokerError | None) -> None:
-        """The delivery that `finisher` knows as `key` has its outcome."""
-        self._entries.append((serial, finisher, key, error))
-        self._schedule()
-
-    def apply(self) -> None:
-        """Give Proton the outcomes that have gathered."""
-        entries = self._entries
-        if entries:
-            self._entries = []
-            entries.sort(key=itemgetter(0))
-            for _, finisher, key, error in entries:
-                finisher.finish(key, error)
-
-    def clear(self) -> None:
-        """The connection is over: drop them."""
-        self._entries.clear()
-
-
-class Run(Protocol):
-    """Deliveries or dispositions of one link that travel together to the broker: those of one read of the socket."""
-
-    def end(self) -> None:
-        """Nothing comes to it any more: hand it over."""
-        ...
-
-
 class SendingLink(Protocol):
     """A link on which the client receives."""
 
@@ -119,22 +67,31 @@ class ConnectionState(ABC):
         """The attached links."""
         self.flow = FlowControl()
         self.replies = FlowReplies()
-        self.outcomes = OutcomeQueue(self.schedule_flush)
+        self.runs: list[Run] = []
+        """Those that gather; `end_runs` ends them before anything else is done on the connection."""
+        self.answered: list[Run] = []
+        """Those with outcomes that gather during a turn of the event loop; `finish_runs` gives them to Proton."""
+        self.serials = count(1)
+        """Of runs, in the order in which they begin."""
         self.log = log
         self.sends_without_tokens = False
         """Whether deliveries may be in Proton's output whose tags are to be empty."""
-        self._runs: list[Run] = []
-
-    def begin_run(self, run: Run) -> None:
-        """From now on a run gathers; `end_runs` ends it before anything else is done on the connection."""
-        self._runs.append(run)
 
     def end_runs(self) -> None:
-        """Hand the runs over that have gathered, in the order of their beginnings."""
-        while self._runs:
-            runs, self._runs = self._runs, []
-            for run in runs:
-                run.end()
+        """Hand the runs over that have gathered, in the order of their beginnings; to be called if there are any."""
+        while self.runs:
+            ended = self.runs[:]
+            self.runs.clear()
+            for run in ended:
+                run.link.end_run(run)
+
+    def finish_runs(self) -> None:
+        """Give Proton the outcomes that have gathered; to be called if there are any."""
+        while self.answered:
+            answered, self.answered = self.answered, []
+            answered.sort(key=serial_of)
+            for run in answered:
+                run.link.finish(run)
 
     def expect_deliveries_without_tokens(self) -> None:
         """From now on Proton's output may have deliveries whose tags are to be empty."""
@@ -214,9 +171,13 @@ class Link:
     def hold(self) -> None:
         """The socket takes no more: neither does the link."""
 
-    def finish(self, key: Any, error: BrokerError | None) -> None:
-        """Give the delivery `key` its outcome, if it is still there."""
-        raise AssertionError(key, error)
+    def end_run(self, run: Run) -> None:
+        """Hand over a run that is complete; nothing if it was, or its link has gone."""
+        raise AssertionError(run)
+
+    def finish(self, run: Run) -> None:
+        """Give Proton the outcomes that a run has got, but for deliveries that are not there any more."""
+        raise AssertionError(run)
 
     def has_unsettled(self) -> bool:
         """Whether deliveries of it are unsettled."""
@@ -249,13 +210,14 @@ def run_events(
     `control(type, event)`. `collector` is the handle of the engine's. Runs of deliveries and dispositions go on until
     another kind of event, or the last: nothing overtakes them.
     """
-    count = 0
+    handled = 0
     events = engine.collector
-    peek, pop, kind_of, find = _peek, _pop, _type, state.links.get
+    peek, pop, kind_of, find, runs = _peek, _pop, _type, state.links.get, state.runs
     while True:
         event = peek(events)
         if not event:
-            state.end_runs()
+            if runs:
+                state.end_runs()
             return True
         kind = kind_of(event)
         if kind == PN_DELIVERY:
@@ -268,17 +230,20 @@ def run_events(
             else:
                 link.on_delivery(delivery)
         elif kind == PN_LINK_FLOW:
-            state.end_runs()
+            if runs:
+                state.end_runs()
             link = find(_event_link(event))
             if link is not None:
                 link.on_flow()
         else:
-            state.end_runs()
+            if runs:
+                state.end_runs()
             control(kind, event)
         pop(events)
-        count += 1
-        if not count % LOOK_EVERY and is_late():
-            state.end_runs()
+        handled += 1
+        if not handled % LOOK_EVERY and is_late():
+            if runs:
+                state.end_runs()
             return False
 
 
