@@ -1,13 +1,14 @@
 """The wire adapter: AMQP 1.0 as Service Bus SDKs speak it. Knows Proton and the broker's verbs, decides nothing.
 
-How a byte travels: `server` makes a `connection` for each socket; SASL comes first (`wire/sasl`), then the AMQP layer
-(`links/amqp_layer`). On the way in, `wire/frames` cuts the input into whole frames and finds what Proton doesn't show,
-`wire/handles` rules on handles and names, `links/frame_input` feeds Proton and runs its events. On the way out,
+How a byte travels: `server` makes a `connection` for each socket; SASL comes first (`wire/sasl`), then the exchange of
+frames (`links/frame_exchange`). On the way in, `wire/frames` cuts the input into whole frames and finds what Proton
+doesn't show, `wire/handles` rules on handles and names, and `wire/link` runs Proton's events: messages and dispositions
+gather in a `wire/run` per link, which goes to the broker and comes back with outcomes. On the way out,
 `wire/flow_rewriter`, `wire/delivery_ids` and the padder in `wire/frames` correct Proton's frames.
 
 Rooms, each importing only those above it (`tests/test_architecture.py`):
 
-* `wire/` knows Proton and frames: `engine` is Proton behind readable names; `link`, `incoming_deliveries` and
+* `wire/` knows Proton and frames: `engine` is Proton behind readable names; `run`, `link`, `incoming_deliveries` and
   `outgoing_deliveries` are what happens once per message; `flow` is back-pressure; `outcomes` is the table of
   settlements, `clients` what SDKs of certain versions need.
 * The files here but for `connection`, `server` and `server_state` are a connection's context: `link_context` is all

@@ -1,16 +1,15 @@
 """What the links and nodes of one connection see of it: the broker, limits, claims, and what they may ask for.
 
 Knows everything that is the same for all links of a connection. Does not know bytes, frames and the socket: the
-connection does, which is a context itself.
+connection does, which has a context and takes its `Requests`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -27,7 +26,7 @@ from .past_links import PastLinks
 from .tracking import Tracker
 from .watch import Watch
 from .wire.engine import AttachRequest, Pointer, unsent_bytes
-from .wire.link import ConnectionState, SendingLink
+from .wire.link import ConnectionState
 
 JMS_PROPERTY: Final = "com.microsoft:is-client-provider"
 """True in the `open` of a client of JMS 2.0: the library azure-servicebus-jms sets it, plain Qpid JMS does not."""
@@ -38,11 +37,70 @@ allocator needs room between them: 60 senders with 32 MiB each took 4.2 GB. With
 with 4 284 to 319 (`pytest tests/attack/test_holding.py`)."""
 
 
+class Requests(Protocol):
+    """What links, nodes and faults ask of the connection that they are on: `connection.Connection`, which makes the
+    context and is a storey above."""
+
+    @property
+    def is_websocket(self) -> bool:
+        """Whether the connection goes over a WebSocket."""
+        ...
+
+    def schedule_flush(self) -> None:
+        """Have outcomes applied and Proton's output written at the end of this turn of the event loop."""
+        ...
+
+    def confirm(self) -> None:
+        """Write the outcomes that have gathered before whatever is sent from now on."""
+        ...
+
+    def detach(self, pointer: Pointer, error: BrokerError) -> None:
+        """Close or refuse a link from our side; the client's answer frees it."""
+        ...
+
+    def accepted_late(self, pointer: Pointer, request: AttachRequest) -> None:
+        """An attach that was held has been answered."""
+        ...
+
+    def identified(self, identity: str) -> None:
+        """The client has shown a valid token or key, of that name."""
+        ...
+
+    def claims_expired(self) -> None:
+        """Close the links that the claims that are left don't cover."""
+        ...
+
+    def run(self, work: Awaitable[None]) -> None:
+        """Run work to its end; what it raises closes the connection."""
+        ...
+
+    def observe(self, watch: Watch | None) -> None:
+        """Note uses in `watch` from now on, or no more; conditions see the bytes as long as there is one."""
+        ...
+
+    def release_bytes(self) -> None:
+        """Let bytes that are held on purpose pass at once."""
+        ...
+
+    def crash(self, error: BaseException) -> None:
+        """Close because of an exception that must not reach the broker; log it once."""
+        ...
+
+    def close(self, error: BrokerError) -> None:
+        """Close in good order: `close` with `error`, then the socket."""
+        ...
+
+    def abort(self) -> None:
+        """Cut the socket."""
+        ...
+
+
 class LinkContext(ConnectionState):
-    """A connection as its links and nodes see it; `number` identifies it in the log."""
+    """What is the same for all links of a connection; `number` identifies it in the log."""
 
     def __init__(
         self,
+        requests: Requests,
         broker: Broker,
         access: Access,
         clock: Clock,
@@ -52,27 +110,26 @@ class LinkContext(ConnectionState):
         number: int,
         account: MemoryAccount,
     ) -> None:
-        super().__init__(structlog.get_logger().bind(connection=number))
-        self.number = number
         self.client: dict[str, str] = {}
         """What the client says of itself: container, product, version; and its address."""
+        self.tracker = Tracker(broker, clock, number, self.client)
+        log = structlog.get_logger().bind(connection=number)
+        super().__init__(log, account, requests.schedule_flush, requests.detach, self.tracker.refused)
+        self.requests = requests
+        self.number = number
         self.broker = broker
         self.clock = clock
         self.conditions = conditions
         self.aside = aside
         self.limits = limits
         self.past_links = PastLinks()
-        self.tracker = Tracker(broker, clock, number, self.client)
-        self.claims = Claims(access, clock, limits.claims_max, self.claims_expired, account.identify)
+        self.claims = Claims(access, clock, limits.claims_max, requests.claims_expired, requests.identified)
         self.container_id = ""
         self.opened_at = 0
         """When the client's open came (Unix ms)."""
         self.open_properties: dict[str, object] = {}
         self.watch: Watch | None = None
         """What is noted while conditions are on."""
-        self.memory = account
-        """What the ledger holds against the client."""
-        self._sending: set[SendingLink] = set()  # links of which Proton may have deliveries
         self._copying = asyncio.Lock()
         self._copies_bytes = self._replies_bytes = self._endpoints_bytes = 0
         account.enter(Use.PENDING, lambda: PENDING_FACTOR * self.flow.pending_bytes)
@@ -83,7 +140,7 @@ class LinkContext(ConnectionState):
         account.enter(Use.OUTPUT, self._unread_bytes)
         account.enter(Use.TRANSACTIONS, lambda: broker.transactions.bytes_of(self))
 
-    def observe(self, watch: Watch | None) -> None:
+    def note_uses(self, watch: Watch | None) -> None:
         """Note uses in `watch` from now on, or no more."""
         self.watch = watch
 
@@ -110,34 +167,21 @@ class LinkContext(ConnectionState):
         """Whether the client has yet to show a valid token or key."""
         return not self.claims.were_shown
 
-    def tracked_refusal(self, error: BrokerError, link: Pointer) -> BrokerError:
-        """An error with the tail that refusals of deliveries have."""
-        return self.tracker.refused(error, link)
-
     # ---- what is held for the client
-
-    def sent(self, link: SendingLink, size_bytes: int) -> None:
-        """Proton has got deliveries of so many bytes on a link."""
-        self._sending.add(link)
-        self.memory.grew(size_bytes)
-
-    def sends_no_more(self, link: SendingLink) -> None:
-        """A link is gone, and with it all that was unsettled on it."""
-        self._sending.discard(link)
 
     def _unread_bytes(self) -> int:
         """What Proton keeps of deliveries until they are settled, and until they are written for want of window."""
         kept = dict[Pointer, int]()  # by AMQP session
-        for link in list(self._sending):
+        for link in list(self.sending):
             size_bytes = link.unsettled_bytes()
             if not size_bytes and not unsent_bytes(link.session):
-                self._sending.discard(link)
+                self.sending.discard(link)
             kept[link.session] = kept.get(link.session, 0) + size_bytes
         return sum(max(size_bytes, unsent_bytes(session)) for session, size_bytes in kept.items())
 
     def unsent_bytes(self) -> int:
         """What Proton has yet to write of deliveries, most often for want of windows."""
-        return sum(unsent_bytes(session) for session in {link.session for link in self._sending})
+        return sum(unsent_bytes(session) for session in {link.session for link in self.sending})
 
     def replies_wait(self, by_bytes: int) -> None:
         """More bytes of responses wait for credit, or fewer."""
@@ -167,42 +211,3 @@ class LinkContext(ConnectionState):
         finally:
             self._copies_bytes -= size_bytes
             self.memory.read()
-
-    # ---- what the connection does
-
-    @abstractmethod
-    def claims_expired(self) -> None:
-        """Close the links that the claims that are left don't cover."""
-
-    @abstractmethod
-    def accepted_late(self, pointer: Pointer, request: AttachRequest) -> None:
-        """An attach that was held has been answered."""
-
-    @abstractmethod
-    def confirm(self) -> None:
-        """Write the outcomes that have gathered before whatever is sent from now on."""
-
-    @abstractmethod
-    def run(self, work: Awaitable[None]) -> None:
-        """Run work to its end; whatever it raises closes the connection."""
-
-    @abstractmethod
-    def crash(self, error: BaseException) -> None:
-        """Close the connection because of an exception that must not reach the broker; log it once."""
-
-    @abstractmethod
-    def close(self, error: BrokerError) -> None:
-        """Close in good order: `close` with `error`, then the socket."""
-
-    @property
-    @abstractmethod
-    def is_websocket(self) -> bool:
-        """Whether the connection goes over a WebSocket."""
-
-    @abstractmethod
-    def release_bytes(self) -> None:
-        """Let bytes that are held on purpose pass at once."""
-
-    @abstractmethod
-    def abort(self) -> None:
-        """Cut the socket."""

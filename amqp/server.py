@@ -92,12 +92,12 @@ class AmqpServer:
         """Close every connection in good order; those that take too long are cut."""
         state = self._state
         for connection in list(state.connections):
-            connection.close(service_errors.connection_closed(state.container))
+            connection.requests.close(service_errors.connection_closed(state.container))
         with contextlib.suppress(TimeoutError):
             async with state.clock.time_limit(state.limits.stop_wait_ms):
                 await state.wait_until_empty()
         for connection in list(state.connections):
-            connection.abort()
+            connection.requests.abort()
         await state.wait_until_empty()
         state.aside.stop()
 

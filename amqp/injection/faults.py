@@ -72,7 +72,7 @@ class Faults:
         """Abort every connection that has a link that is meant, without an entity all; returns how many."""
         doomed = [each for each in self._connections if target.entity is None or any(_links(each, target))]
         for connection in doomed:
-            connection.abort()
+            connection.requests.abort()
         return len(doomed)
 
     def drop_links(self, target: Target, condition: Condition = Condition.DETACH_FORCED) -> int:
@@ -90,7 +90,7 @@ class Faults:
         """Abort one connection; whether there is one of that number."""
         doomed = [each for each in self._connections if each.number == number and each.client]
         for connection in doomed:
-            connection.abort()
+            connection.requests.abort()
         return bool(doomed)
 
     def drop_links_of(self, entity: str | None, condition: Condition) -> int:
@@ -119,7 +119,7 @@ class Faults:
     def opened(self, connection: LinkContext) -> None:
         """A client has said its `open`."""
         if self._conditions.are_on:
-            connection.observe(Watch(connection.clock.now_ms))
+            connection.requests.observe(Watch(connection.clock.now_ms))
             self._conditions.changed()
 
     def lost(self) -> None:
@@ -136,7 +136,7 @@ class Faults:
         if strike is None:
             return
         if strike.effect is Effect.CUT:
-            asyncio.get_running_loop().call_soon(connection.abort)
+            asyncio.get_running_loop().call_soon(connection.requests.abort)
         raise strike.error or loss_of(connection, request, Condition.DETACH_FORCED)
 
     def attached(self, connection: LinkContext, pointer: Pointer) -> None:
@@ -174,7 +174,7 @@ class Faults:
     def _on_conditions_changed(self) -> None:
         """The first condition has begun, or the last one has ended: then credit that it kept back is passed on."""
         for connection in self._connections:
-            connection.observe(Watch(connection.clock.now_ms) if self._conditions.are_on else None)
+            connection.requests.observe(Watch(connection.clock.now_ms) if self._conditions.are_on else None)
         self._on_changed()
         if not self.are_set:
             for connection in self._connections:

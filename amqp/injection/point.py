@@ -182,7 +182,7 @@ class InjectionPoint:
 
     def cut(self) -> None:
         """Abort the connection once the operation under way has returned."""
-        asyncio.get_running_loop().call_soon(self.connection.abort)
+        asyncio.get_running_loop().call_soon(self.connection.requests.abort)
 
     def later(self, delay_ms: int, call: Callable[[], None]) -> Timer:
         """Call after a while of the broker's time."""

@@ -118,7 +118,7 @@ class SeenConnection:
     @property
     def is_websocket(self) -> bool:
         """Whether it goes over a WebSocket."""
-        return self.connection.is_websocket
+        return self.connection.requests.is_websocket
 
     @property
     def links(self) -> Iterator[SeenLink]:
@@ -130,12 +130,12 @@ class SeenConnection:
 
     def close(self, error: BrokerError) -> None:
         """Close it in good order because of `error`."""
-        self.connection.close(error)
+        self.connection.requests.close(error)
 
     def cut(self) -> None:
         """Reset it."""
-        self.connection.abort()
+        self.connection.requests.abort()
 
     def release_bytes(self) -> None:
         """Let bytes that are held pass at once."""
-        self.connection.release_bytes()
+        self.connection.requests.release_bytes()

@@ -80,7 +80,7 @@ class BrowsingLink(OutgoingDeliveries):
         if self._busy or self._receiver is None:
             return
         self._busy = True
-        self._context.run(self._browse())
+        self._context.requests.run(self._browse())
 
     async def _browse(self) -> None:
         try:

@@ -120,8 +120,7 @@ class CoordinatorLink(IncomingDeliveries):
         self._check_limits()
         self._via()  # which may be gone
         ref = self._context.broker.transactions.declare(self, self._via, connection=self._context)
-        run.answer = DECLARED, declared(ref.id)
-        run.done_one(None)
+        run.done_with((DECLARED, declared(ref.id)))
 
     def _check_limits(self) -> None:
         """BrokerError if the connection, or all of them, have too many open transactions.

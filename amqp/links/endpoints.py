@@ -20,7 +20,7 @@ from ..link_context import LinkContext
 from ..wire import engine as proton
 from ..wire.engine import AttachRequest, Engine, Pointer, lib
 from ..wire.flow_rewriter import FlowRewriter
-from ..wire.link import Link, drop
+from ..wire.link import Handler, Link, drop
 from .attach import LinkFactory
 from .hooks import LinkHooks
 
@@ -52,10 +52,21 @@ class Endpoints:
         self._pauses: dict[Pointer, Timer] = {}  # of links that are refused, and not detached yet
         self._lingering: dict[Pointer, Link] = {}  # those that are closed, and deliveries of which are unsettled
         self._settled: list[Pointer] = []  # of these, those that have no unsettled delivery any more
+        self.has_ended = False
+        """Whether something is closed on both sides, or settled at last: `free_ended` has something to do."""
         self._to_free: list[tuple[Callable[[Pointer], object], Pointer]] = []
         self._attach_bytes = 0  # the size of the attach that comes next
         self._suspending = False
         self._expelling: BrokerError | None = None
+
+    def handlers(self) -> dict[int, Handler]:
+        """Proton's events of AMQP sessions and links, by their types."""
+        return {
+            int(lib.PN_SESSION_REMOTE_OPEN): self.begin,
+            int(lib.PN_SESSION_REMOTE_CLOSE): self.end,
+            int(lib.PN_LINK_REMOTE_OPEN): self.attach,
+            int(lib.PN_LINK_REMOTE_CLOSE): self.closed,
+        }
 
     def opened(self, *, refusal_pause_ms: int) -> None:
         """The client has sent its `open`; the detach of a refusal comes so long behind its attach, 0 is at once."""
@@ -88,7 +99,7 @@ class Endpoints:
         self._require_open()
         self._end_first()
         self._session_count += 1
-        if context.is_stranger and self._session_count > context.limits.stranger_sessions_max:
+        if not context.claims.were_shown and self._session_count > context.limits.stranger_sessions_max:
             raise _too_many("AMQP sessions", context.limits.stranger_sessions_max)
         context.endpoints_cost(SESSION_BYTES)
         proton.open_session(lib.pn_event_session(event))
@@ -106,6 +117,7 @@ class Endpoints:
         self._flows.session_ended(session)
         proton.close_session(session)
         self._to_free.append((proton.free_session, session))
+        self.has_ended = True
 
     def refuse(self, session: Pointer | None, error: BrokerError) -> None:
         """End an AMQP session from our side; the client's end frees it. Raises `error`, to close the connection, if the
@@ -183,7 +195,7 @@ class Endpoints:
         """Count a link and its bytes; BrokerError, which closes the connection, if a stranger's are too many."""
         context, limits = self._context, self._context.limits
         size, self._attach_bytes = self._attach_bytes, 0
-        if context.is_stranger:
+        if not context.claims.were_shown:
             if len(self._bytes_of) >= limits.stranger_links_max:
                 raise _too_many("links", limits.stranger_links_max)
             if size > limits.stranger_attach_bytes_max:
@@ -296,6 +308,10 @@ class Endpoints:
         else:
             link.on_delivery(delivery)
 
+    def _all_settled(self, pointer: Pointer) -> None:
+        self._settled.append(pointer)
+        self.has_ended = True
+
     def _free_settled(self) -> None:
         """Free the links that linger for no delivery any more."""
         settled, self._settled = self._settled, []
@@ -309,6 +325,7 @@ class Endpoints:
         self._links_of.get(proton.session_of(pointer), set()).discard(pointer)
         self._release(pointer)
         self._to_free.append((proton.free_link, pointer))
+        self.has_ended = True
 
     def check_claims(self) -> Iterator[None]:
         """Close the links that the claims that are left don't cover [wire 1.7], one look at each step."""
@@ -346,14 +363,14 @@ class Endpoints:
         """Free what is closed on both sides, once the frames that say so are written; whether there was any."""
         if self._settled:
             self._free_settled()
-        to_free, self._to_free = self._to_free, []
+        to_free, self._to_free, self.has_ended = self._to_free, [], False
         for free, pointer in to_free:
             free(pointer)
         return bool(to_free)
 
     def _linger(self, pointer: Pointer, link: Link) -> bool:
         try:
-            return link.linger(lambda: self._settled.append(pointer))
+            return link.linger(partial(self._all_settled, pointer))
         except Exception as error:
             self._context.log.error("ending a link failed", exc_info=error)
             return False
@@ -376,11 +393,3 @@ def _too_many(what: str, count_max: int) -> BrokerError:
 
 def _entity_of(pointer: Pointer) -> str:
     return parse_address(proton.read_attach(pointer).address).entity
-
-
-ENDPOINT_EVENTS: Final[dict[int, Callable[[Endpoints, Pointer], None]]] = {
-    int(lib.PN_SESSION_REMOTE_OPEN): Endpoints.begin,
-    int(lib.PN_SESSION_REMOTE_CLOSE): Endpoints.end,
-    int(lib.PN_LINK_REMOTE_OPEN): Endpoints.attach,
-    int(lib.PN_LINK_REMOTE_CLOSE): Endpoints.closed,
-}

@@ -142,9 +142,9 @@ class MessageSessionLink(OutgoingLink):
             )
             self._context.past_links.attached(request.name)
             self.start(receiver)
-            self._context.accepted_late(self.pointer, request)
+            self._context.requests.accepted_late(self.pointer, request)
         except Exception as error:
-            self._context.crash(error)
+            self._context.requests.crash(error)
 
     def _refused(self, error: BrokerError) -> None:
         self._wait = None

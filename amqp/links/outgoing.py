@@ -16,7 +16,7 @@ from ...broker.clock import Timer
 from ...broker.errors import BrokerError, Condition
 from ..link_context import LinkContext
 from ..wire.engine import Pointer, lib, read_attach
-from ..wire.link import Done, link_credit
+from ..wire.link import link_credit
 from ..wire.loops import ACCEPTED
 from ..wire.outcomes import COMPLETE, RELEASE, outcome_of, outcome_of_value
 from ..wire.outgoing_deliveries import OutgoingDeliveries
@@ -257,7 +257,7 @@ class OutgoingLink(OutgoingDeliveries):
                 self.transfer(deliveries)
                 self._after(deliveries)
         except Exception as error:
-            self._context.crash(error)
+            self._context.requests.crash(error)
 
     def _after(self, deliveries: Sequence[Delivery]) -> None:
         """Account for what was sent and top the receiver up at half of its slice."""

@@ -190,7 +190,7 @@ class Node:
         if self._unread or len(data) > READ_AT_ONCE_BYTES:
             self._unread.append(arrival)
             if len(self._unread) == 1:
-                self._context.run(self._read_on())
+                self._context.requests.run(self._read_on())
             return
         try:
             request = read_request(data)
@@ -214,7 +214,7 @@ class Node:
 
     def _begin(self, request: Request, arrival: Arrival) -> None:
         request = replace(request, transaction=arrival.transaction)
-        self._context.run(self._respond(request, arrival.session, arrival.done))
+        self._context.requests.run(self._respond(request, arrival.session, arrival.done))
 
     async def _respond(self, request: Request, session: Pointer, done: Done) -> None:
         link = self._link_for(request, session)
@@ -223,7 +223,7 @@ class Node:
         response = await self._answer(request, room)
         done(None)
         # uAMQP's C library takes a response that comes before the request's outcome for a failure.
-        self._context.confirm()
+        self._context.requests.confirm()
         link = self._link_for(request, session)  # links may have come and gone meanwhile
         if link is not None and response is not None:
             link.reply(write_response(request, response))

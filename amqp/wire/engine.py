@@ -89,6 +89,8 @@ class Engine:
         self.transport: Pointer = lib.pn_transport()
         self.connection: Pointer = lib.pn_connection()
         self.collector: Pointer = lib.pn_collector()
+        self.trouble: Pointer = lib.pn_transport_condition(self.transport)
+        """Set once Proton closes the connection by itself, for what it found wrong with the input."""
         self.ended = False
         _engines[self.transport] = self
         lib.pn_transport_trace(self.transport, lib.PN_TRACE_OFF)
@@ -150,7 +152,7 @@ class Engine:
         if error is not None:
             set_condition(lib.pn_connection_condition(self.connection), error)
             if not self.is_peer_open():  # Proton waits for an open before it closes, except in trouble of its own
-                set_condition(lib.pn_transport_condition(self.transport), error)
+                set_condition(self.trouble, error)
                 self.close_input()
         if lib.pn_connection_state(self.connection) & lib.PN_LOCAL_UNINIT:
             lib.pn_connection_open(self.connection)
@@ -177,13 +179,9 @@ class Engine:
         """Whether the peer's close has come."""
         return bool(lib.pn_connection_state(self.connection) & lib.PN_REMOTE_CLOSED)
 
-    def has_failed(self) -> bool:
-        """Whether Proton closes the connection by itself, for what it found wrong with the input."""
-        return bool(lib.pn_condition_is_set(lib.pn_transport_condition(self.transport)))
-
     def transport_error(self) -> str | None:
         """What Proton found wrong with the input."""
-        condition = lib.pn_transport_condition(self.transport)
+        condition = self.trouble
         if not lib.pn_condition_is_set(condition):
             return None
         name = _text(lib.pn_condition_get_name(condition))

@@ -30,11 +30,14 @@ class FlowControl:
         """The socket takes no more output."""
         self.is_blocked = False
         """No more output may be made: the socket is full, or the connection is held."""
+        self.is_stopped = False
+        """Nothing is read from the socket."""
         self._is_held = False
-        self._is_stopped = False
         self._transport: asyncio.Transport | None = None
-        self._waiting: dict[Resume, None] = {}
-        self._replies: set[asyncio.Future[None]] = set()
+        self.waiting: dict[Resume, None] = {}
+        """Links that wait until output has gone."""
+        self.replies: set[asyncio.Future[None]] = set()
+        """Requests that wait for room for their responses."""
         self.is_over = False
         """The connection has closed, or closes."""
 
@@ -62,26 +65,21 @@ class FlowControl:
         """The connection closes: the socket is left as it is, and what waits for room is cancelled."""
         self._transport = None
         self.is_over = True
-        for wait in self._replies:
+        for wait in self.replies:
             wait.cancel()
 
     def stop_reading(self, transport: asyncio.Transport | None) -> None:
         """Read no more from a socket, for good."""
         self._transport = None
-        if transport is not None and not self._is_stopped:
+        if transport is not None and not self.is_stopped:
             transport.pause_reading()
-        self._is_stopped = True
-
-    @property
-    def is_reading_stopped(self) -> bool:
-        """Whether nothing is read from the socket."""
-        return self._is_stopped
+        self.is_stopped = True
 
     def update_reading(self, *, has_unread: bool) -> None:
         """Read only while all that was read is handled, and the connection is not held."""
         stop = self._is_held or has_unread
-        if self._transport is not None and stop is not self._is_stopped:
-            self._is_stopped = stop
+        if self._transport is not None and stop is not self.is_stopped:
+            self.is_stopped = stop
             if stop:
                 self._transport.pause_reading()
             else:
@@ -109,18 +107,18 @@ class FlowControl:
 
     def hold(self, resume: Resume) -> None:
         """Call `resume` once output has gone."""
-        self._waiting[resume] = None
+        self.waiting[resume] = None
 
     def release(self, resume: Resume) -> None:
         """A link that was held, or was not, is over."""
-        self._waiting.pop(resume, None)
+        self.waiting.pop(resume, None)
 
     def resume_held(self) -> None:
-        """Output has gone: there may be room for responses, and for the links that were held."""
-        if self._replies:
+        """Output has gone: there may be room for those in `replies` and `waiting`; nothing to do if there are none."""
+        if self.replies:
             self.resume_replies()
-        if self._waiting and not self.is_blocked:
-            waiting, self._waiting = self._waiting, {}
+        if self.waiting and not self.is_blocked:
+            waiting, self.waiting = self.waiting, {}
             for resume in waiting:
                 resume()
 
@@ -130,13 +128,13 @@ class FlowControl:
         wait: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.is_over:
             wait.cancel()
-        self._replies.add(wait)
-        wait.add_done_callback(self._replies.discard)
+        self.replies.add(wait)
+        wait.add_done_callback(self.replies.discard)
         return wait
 
     def resume_replies(self) -> None:
         """There may be room for responses."""
-        for wait in self._replies:
+        for wait in self.replies:
             if not wait.done():
                 wait.set_result(None)
 
@@ -154,28 +152,25 @@ class FlowReplies:
     """Links whose state goes out with the next output, in answer to a drain or an echo that Proton does not answer."""
 
     def __init__(self) -> None:
-        self._drained: list[tuple[Pointer, Callable[[], LinkState | None]]] = []
-        self._echoed: dict[Pointer, Callable[[], LinkState]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._drained or self._echoed)
+        self.drained: list[tuple[Pointer, Callable[[], LinkState | None]]] = []
+        self.echoed: dict[Pointer, Callable[[], LinkState]] = {}
 
     def add_drained(self, link: Pointer, state: Callable[[], LinkState | None]) -> None:
         """A drain found no credit to give back; `state` is None while transfers wait for the session's window."""
-        self._drained.append((link, state))
+        self.drained.append((link, state))
 
     def add_echo(self, link: Pointer, state: Callable[[], LinkState]) -> None:
         """The client asked for the link's state [AMQP 2.6.7]."""
-        self._echoed[link] = state
+        self.echoed[link] = state
 
     def take(self, attached: Container[Pointer]) -> list[tuple[Pointer, LinkState]]:
         """The states that are to be written now, of links that are still attached."""
-        drained, self._drained, echoed, self._echoed = self._drained, [], self._echoed, {}
+        drained, self.drained, echoed, self.echoed = self.drained, [], self.echoed, {}
         states: list[tuple[Pointer, LinkState]] = []
         for link, drained_state in drained:
             state = drained_state() if link in attached else None
             if state is not None:
                 states.append((link, state))
             elif link in attached:
-                self._drained.append((link, drained_state))
+                self.drained.append((link, drained_state))
         return states + [(link, echo_state()) for link, echo_state in echoed.items() if link in attached]

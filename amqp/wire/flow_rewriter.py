@@ -44,6 +44,8 @@ class FlowRewriter:
         self._links: dict[Pointer, _Attached] = {}
         self._sessions: dict[int, Pointer] = {}  # by Proton's channel
         self._unnamed: dict[tuple[Pointer, str, bool], _Attached] = {}
+        self.awaits_numbers = False
+        """Whether the channel of a new session or the handle of a new link is not known yet."""
 
     # ---- sessions and links
 
@@ -51,6 +53,7 @@ class FlowRewriter:
         """The client began an AMQP session on its channel."""
         self._by_client_channel[client_channel] = session
         self._client_channels[session] = client_channel
+        self.awaits_numbers = True
 
     def session_on(self, client_channel: int) -> Pointer | None:
         """The session that the client has on a channel."""
@@ -69,15 +72,11 @@ class FlowRewriter:
         """A link was opened; its attach is in the next output."""
         self._links[link] = entry = _Attached(session, name, receives=sends)
         self._unnamed[session, name, sends] = entry
+        self.awaits_numbers = True
 
     def link_detached(self, link: Pointer) -> None:
         """A link is over."""
         self._links.pop(link, None)
-
-    @property
-    def awaits_numbers(self) -> bool:
-        """Whether the channel of a new session or the handle of a new link is not known yet."""
-        return bool(self._unnamed) or len(self._channels) != len(self._by_client_channel)
 
     def observe(self, output: bytes) -> None:
         """Read channels and handles from Proton's output."""
@@ -93,6 +92,7 @@ class FlowRewriter:
             elif code == ATTACH:
                 self._name(channel, _fields(output[start + 8 : stop]))
         self._unnamed.clear()
+        self.awaits_numbers = len(self._channels) != len(self._by_client_channel)
 
     def _name(self, channel: int, fields: list[object]) -> None:
         name, handle, receives = fields[:3]

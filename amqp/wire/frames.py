@@ -106,24 +106,21 @@ class FrameReader:
     and Proton would close the connection for it. What is left out or refused for its handle, `handles` says.
     """
 
-    __slots__ = ("_broken", "_ended", "_frame_bytes_max", "_handles", "_left", "_rest", "ids")
+    __slots__ = ("_broken", "_ended", "_frame_bytes_max", "_handles", "_rest", "ids", "left")
 
     def __init__(self, frame_bytes_max: int) -> None:
         self.ids: DeliveryIds | None = None  # of a client that mixes them up
         self._frame_bytes_max = frame_bytes_max
         self._rest = bytearray()
-        self._left = b""
+        self.left = b""
+        """The end of the input of the last `feed`, to be fed again: there were too many frames."""
         self._broken = False
         self._ended: set[bytes] = set()
         self._handles = Handles()
 
-    @property
-    def renumbers(self) -> bool:
-        """Whether what is written of deliveries must go through `ids`."""
-        return self.ids is not None and self.ids.is_renumbering
-
     def feed(self, data: bytes, frames_max: int = FRAMES_MAX) -> list[tuple[bytes, Kind]]:
-        """The pieces that `data` completes, in order: those of its first `frames_max` frames."""
+        """The pieces that `data` completes, in order: those of its first `frames_max` frames; sets `left`."""
+        self.left = b""
         if self._broken:
             return [(data, Kind.PLAIN)]
         rest = self._rest
@@ -139,13 +136,8 @@ class FrameReader:
 
     @property
     def is_between_frames(self) -> bool:
-        """Whether what comes next is the beginning of a frame."""
+        """Whether the next byte starts a frame."""
         return not (self._rest or self._broken)
-
-    def take_left(self) -> bytes:
-        """The end of the input of the last `feed`, to be fed again: there were too many frames."""
-        left, self._left = self._left, b""
-        return left
 
     def next_refusal(self) -> BrokerError:
         """Why the piece that has just been reached is refused, or expels a link."""
@@ -167,7 +159,7 @@ class FrameReader:
         start = pos = 0
         while True:
             if pos < length and (len(pieces) >= PIECES_MAX or frames_max <= 0):
-                self._left = data[pos:]
+                self.left = data[pos:]
                 data = data[:pos]
                 break
             if not self._ended:

@@ -84,16 +84,17 @@ class IncomingDeliveries(Link):
         """Take plain deliveries at the head of `collector` into the run of this link; False if there is none."""
         if not self.takes_runs or self._is_batch or self._partial_bytes:
             return False
-        run = self._run
+        run, size_bytes = self._run, 0
         if run is None:
             state = self.state
-            run = self._run = Run(self, state, next(state.serials))
+            run = self._run = Run(self, state, next(state.serials), [])
             state.runs.append(run)
-        items, bytes_max = run.items, RUN_BYTES_MAX - run.size_bytes
+        else:
+            size_bytes = sum(map(len, run.items))
+        items, bytes_max = run.items, RUN_BYTES_MAX - size_bytes
         taken_bytes = take_deliveries(
             collector, self.handle, run.deliveries, items, self.bytes_max, RUN_MESSAGES_MAX, bytes_max
         )
-        run.size_bytes += taken_bytes
         if taken_bytes > bytes_max or len(items) >= RUN_MESSAGES_MAX:
             self.end_run(run)
         return taken_bytes > 0
@@ -110,7 +111,7 @@ class IncomingDeliveries(Link):
             self._set_partial(0)
         if size > self.bytes_max:
             self._on_excess(size)
-            drop(delivery, self.state.tracked_refusal(too_large(size, self.bytes_max), self.pointer))
+            drop(delivery, self.state.refusal(too_large(size, self.bytes_max), self.pointer))
             return
         pointer = self.pointer
         if size > SCRATCH_BYTES:
@@ -131,16 +132,20 @@ class IncomingDeliveries(Link):
         state = self.state
         if state.runs:
             state.end_runs()
-        run = Run(self, state, next(state.serials), is_settled=presettled)
-        run.items.append(data)
+        run = Run(
+            self,
+            state,
+            next(state.serials),
+            [data],
+            is_settled=presettled,
+            whole=self._is_batch,
+            transaction=transaction,
+            answer=None if transaction is None else (TRANSACTIONAL, transactional_state(transaction, ACCEPTED)),
+        )
+        self._is_batch = False
         run.deliveries.append(handle_of(delivery))
-        run.size_bytes = len(data)
-        run.whole, self._is_batch = self._is_batch, False
         if presettled:
             _settle(delivery)
-        if transaction is not None:
-            run.transaction = transaction
-            run.answer = TRANSACTIONAL, transactional_state(transaction, ACCEPTED)
         self._hand_over(run)
 
     def end_run(self, run: Run) -> None:
@@ -153,15 +158,12 @@ class IncomingDeliveries(Link):
     def _hand_over(self, run: Run) -> None:
         """Count a run, and let the subclass have it."""
         items = run.items
-        cost = run.size_bytes + KEEPING_BYTES * len(items)
+        cost = sum(map(len, items)) + KEEPING_BYTES * len(items)
         if run.whole:
             cost += MEMBER_BYTES * data_sections_max(items[0])
-        run.waiting_cost = cost
-        run.sizes = list(map(len, items))
-        self._open[run.serial] = run
+        self._open[run.serial] = cost, len(items)
         self._flow.begin(cost)
         self.receive(run)
-        run.items = []  # the broker has what it keeps of them
 
     def _on_part(self, size: int) -> None:
         """Some frames of a delivery are here; `size` bytes are kept by Proton."""
@@ -196,17 +198,18 @@ class IncomingDeliveries(Link):
         A refusal of a delivery that the client has settled closes the link: the client must learn of the loss.
         """
         positions, errors = run.take_outcomes()
-        if run.serial not in self._open:
+        waiting = self._open.pop(run.serial, None)
+        if waiting is None:
             for error in errors.values():
                 self.state.log.info("delivery refused after its link", reason=str(error))
             return
-        count, cost = len(positions), run.waiting_cost
-        if count < len(run.deliveries):
-            cost = min(cost, KEEPING_BYTES * count + sum(map(run.sizes.__getitem__, positions)))
-        run.waiting_cost -= cost
+        waiting_cost, waiting_count = waiting
+        count = len(positions)
+        assert count <= waiting_count, "a delivery has one outcome"
+        cost = waiting_cost if count == waiting_count else waiting_cost * count // waiting_count
+        if count < waiting_count:
+            self._open[run.serial] = waiting_cost - cost, waiting_count - count
         self._flow.end(cost)
-        if not run.waiting_cost:
-            del self._open[run.serial]
         if run.is_settled:
             for error in errors.values():
                 self.state.log.warning("settled delivery refused", reason=str(error))
@@ -226,7 +229,7 @@ class IncomingDeliveries(Link):
         """Settle a delivery of a run that is not plainly accepted as a whole."""
         delivery = delivery_of(run.deliveries[position])
         if error is not None:
-            reject(delivery, self.state.tracked_refusal(error, self.pointer))
+            reject(delivery, self.state.refusal(error, self.pointer))
         elif run.answer is None:
             _update(delivery, ACCEPTED)
         else:
@@ -277,7 +280,7 @@ class IncomingDeliveries(Link):
 
     def gone(self) -> None:
         """As in `Link`; the bytes of the link's deliveries count no longer."""
-        self._flow.end(sum(run.waiting_cost for run in self._open.values()))
+        self._flow.end(sum(cost for cost, _ in self._open.values()))
         self._set_partial(0)
         self._run = None
         super().gone()

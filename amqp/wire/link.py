@@ -18,12 +18,12 @@ The traps:
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any, Final, Protocol
 
 from ...broker.errors import BrokerError
+from ...broker.ledger import MemoryAccount
 from .engine import Engine, Pointer, lib, set_condition
 from .flow import FlowControl, FlowReplies, LinkState
 from .loops import SCRATCH_BYTES, Handle, handle_of, scratch
@@ -45,6 +45,8 @@ _peek, _pop, _type = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_t
 _event_delivery, _event_link, _delivery_link = lib.pn_event_delivery, lib.pn_event_link, lib.pn_delivery_link
 _credit = lib.pn_link_credit
 
+Handler = Callable[[Pointer], None]
+"""Handles an event of Proton, or a delivery."""
 Done = Callable[[BrokerError | None], None]
 """Called once with the outcome of a delivery: None is success."""
 
@@ -59,10 +61,25 @@ class SendingLink(Protocol):
         ...
 
 
-class ConnectionState(ABC):
-    """What a link sees of its connection."""
+class ConnectionState:
+    """What a link sees of its connection. `schedule_flush` has outcomes applied and Proton's output written at the end
+    of this turn of the event loop; `detach` closes or refuses a link from our side; `refusal` gives an error the tail
+    that refusals of deliveries have."""
 
-    def __init__(self, log: Any) -> None:
+    def __init__(
+        self,
+        log: Any,
+        memory: MemoryAccount,
+        schedule_flush: Callable[[], None],
+        detach: Callable[[Pointer, BrokerError], None],
+        refusal: Callable[[BrokerError, Pointer], BrokerError],
+    ) -> None:
+        self.log = log
+        self.memory = memory
+        """What the ledger holds against the client."""
+        self.schedule_flush = schedule_flush
+        self.detach = detach
+        self.refusal = refusal
         self.links: dict[Pointer, Link] = {}
         """The attached links."""
         self.flow = FlowControl()
@@ -73,7 +90,8 @@ class ConnectionState(ABC):
         """Those with outcomes that gather during a turn of the event loop; `finish_runs` gives them to Proton."""
         self.serials = count(1)
         """Of runs, in the order in which they begin."""
-        self.log = log
+        self.sending: set[SendingLink] = set()
+        """Links of which Proton may have deliveries."""
         self.sends_without_tokens = False
         """Whether deliveries may be in Proton's output whose tags are to be empty."""
 
@@ -96,26 +114,6 @@ class ConnectionState(ABC):
     def expect_deliveries_without_tokens(self) -> None:
         """From now on Proton's output may have deliveries whose tags are to be empty."""
         self.sends_without_tokens = True
-
-    @abstractmethod
-    def sent(self, link: SendingLink, size_bytes: int) -> None:
-        """Proton has got deliveries of so many bytes on a link."""
-
-    @abstractmethod
-    def sends_no_more(self, link: SendingLink) -> None:
-        """A link is gone, and with it all that was unsettled on it."""
-
-    @abstractmethod
-    def schedule_flush(self) -> None:
-        """Have outcomes applied and Proton's output written at the end of this turn of the event loop."""
-
-    @abstractmethod
-    def detach(self, pointer: Pointer, error: BrokerError) -> None:
-        """Close or refuse a link from our side."""
-
-    @abstractmethod
-    def tracked_refusal(self, error: BrokerError, link: Pointer) -> BrokerError:
-        """An error with the tail that refusals of deliveries have."""
 
 
 class Link:
@@ -197,21 +195,20 @@ class Link:
 
 
 def run_events(
-    engine: Engine,
+    events: Pointer,
     collector: Handle,
     state: ConnectionState,
-    control: Callable[[int, Pointer], None],
-    late: Callable[[Pointer], None],
+    handlers: Mapping[int, Handler],
+    late: Handler,
     is_late: Callable[[], bool],
 ) -> bool:
-    """Handle the events that Proton has, until `is_late()`; return whether that was all of them.
+    """Handle the events that Proton has in its collector `events`, until `is_late()`; whether that was all of them.
 
-    Deliveries and flows here, deliveries of links that have gone through `late(delivery)`, everything else through
-    `control(type, event)`. `collector` is the handle of the engine's. Runs of deliveries and dispositions go on until
-    another kind of event, or the last: nothing overtakes them.
+    Deliveries and flows here, deliveries of links that have gone through `late(delivery)`, others through those of
+    `handlers` that there are, by the type of event. `collector` is the handle of `events`. Runs of deliveries and
+    dispositions go on until something else is done for an event, or the last: nothing overtakes them.
     """
     handled = 0
-    events = engine.collector
     peek, pop, kind_of, find, runs = _peek, _pop, _type, state.links.get, state.runs
     while True:
         event = peek(events)
@@ -235,10 +232,10 @@ def run_events(
             link = find(_event_link(event))
             if link is not None:
                 link.on_flow()
-        else:
+        elif kind in handlers:
             if runs:
                 state.end_runs()
-            control(kind, event)
+            handlers[kind](event)
         pop(events)
         handled += 1
         if not handled % LOOK_EVERY and is_late():

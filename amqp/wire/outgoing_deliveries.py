@@ -60,7 +60,8 @@ class OutgoingDeliveries(Link):
         self._count += count
         self._kept += count
         self._kept_bytes += size_bytes
-        self.state.sent(self, size_bytes)
+        self.state.sending.add(self)
+        self.state.memory.grew(size_bytes)
 
     def unsettled_bytes(self) -> int:
         """What is kept for deliveries that the client has yet to settle, as if all were of the same size: Proton keeps
@@ -120,8 +121,7 @@ class OutgoingDeliveries(Link):
         if not take_accepted(collector, self.handle, self._open, tokens, RUN_TOKENS_MAX):
             return False  # a run of unsettled ones goes on
         if run is None or not run.is_settled:
-            run = self._begin_run(is_settled=True)
-            run.items = tokens
+            run = self._begin_run(tokens, is_settled=True)
         if len(tokens) >= RUN_TOKENS_MAX:
             self.end_run(run)
         return True
@@ -138,7 +138,7 @@ class OutgoingDeliveries(Link):
         if state == ACCEPTED and entry is None and not settled and self.TAKES_RUNS and self._when_settled is None:
             run = self._run
             if run is None or run.is_settled:
-                run = self._begin_run(is_settled=False)
+                run = self._begin_run([], is_settled=False)
             self._add(run, token, delivery)
             if len(run.items) >= RUN_TOKENS_MAX:
                 self.end_run(run)
@@ -149,24 +149,25 @@ class OutgoingDeliveries(Link):
         if settled:
             del self._open[token]
             if not waits:
-                run = Run(self, connection, next(connection.serials), is_settled=True, outcome=state)
-                run.items.append(token)
+                run = Run(self, connection, next(connection.serials), [token], outcome=state, is_settled=True)
                 run.deliveries.append(delivery)
                 self.disposed(run)
             _settle(delivery)
             if self._when_settled is not None and not self._open:
                 self._when_settled()
         elif not waits and state and state != RECEIVED:
-            run = Run(self, connection, next(connection.serials), outcome=state)
+            run = Run(self, connection, next(connection.serials), [], outcome=state)
             self._add(run, token, delivery)
             self.disposed(run)
 
-    def _begin_run(self, *, is_settled: bool) -> Run:
+    def _begin_run(self, tokens: list[bytes], *, is_settled: bool) -> Run:
         """End the run of the other kind, if there is one, and begin one of deliveries that the client accepts."""
         connection = self.state
         if self._run is not None:
             self.end_run(self._run)
-        run = self._run = Run(self, connection, next(connection.serials), is_settled=is_settled, outcome=ACCEPTED)
+        run = self._run = Run(
+            self, connection, next(connection.serials), tokens, outcome=ACCEPTED, is_settled=is_settled
+        )
         connection.runs.append(run)
         return run
 
@@ -187,7 +188,7 @@ class OutgoingDeliveries(Link):
         """As in `Link`; a run that has not ended is lost with it."""
         super().gone()
         self._run = None
-        self.state.sends_no_more(self)
+        self.state.sending.discard(self)
 
     def finish(self, run: Run) -> None:
         """Confirm with an outcome of the client's kind, or reject with the error [wire 5.7]."""
@@ -205,7 +206,7 @@ class OutgoingDeliveries(Link):
             has_settled = True
             error = errors.get(position)
             if error is not None:
-                reject(delivery, self.state.tracked_refusal(self.told(error), self.pointer))
+                reject(delivery, self.state.refusal(self.told(error), self.pointer))
             else:
                 _update(delivery, run.outcome)
                 if self._when_settled is not None:

@@ -64,35 +64,40 @@ class Run:
         "link",
         "outcome",
         "serial",
-        "size_bytes",
-        "sizes",
         "transaction",
-        "waiting_cost",
         "whole",
     )
 
-    def __init__(self, link: Any, state: Answered, serial: int, *, is_settled: bool = False, outcome: int = 0) -> None:
+    def __init__(
+        self,
+        link: Any,
+        state: Answered,
+        serial: int,
+        items: list[bytes],
+        *,
+        outcome: int = 0,
+        is_settled: bool = False,
+        whole: bool = False,
+        transaction: bytes | None = None,
+        answer: tuple[int, bytes] | None = None,
+    ) -> None:
         self.link = link
         self.serial = serial
-        self.items: list[bytes] = []
-        """The messages, until the broker has them; or the tokens of the deliveries that the client disposes of."""
+        self.items = items
+        """The messages, or the tokens of the deliveries that the client disposes of."""
         self.deliveries: list[Handle] = []
         """Proton's, for those that are to be answered; messages have handles here, dispositions pointers."""
         self.is_settled = is_settled
         """The client has settled: it gets no answer."""
         self.outcome = outcome
         """Of dispositions: the delivery state that the client wants."""
-        self.whole = False
+        self.whole = whole
         """Of messages: the only item is a batch, which is stored whole or not at all."""
-        self.transaction: bytes | None = None
+        self.transaction = transaction
         """Of messages: the transaction that the only item is part of."""
-        self.answer: tuple[int, bytes] | None = None
+        self.answer = answer
         """Of messages: the state, with its encoded fields, that says success where that is not plainly accepted."""
         self.is_enrolled = False
-        self.size_bytes = 0
-        self.sizes: list[int] = []
-        self.waiting_cost = 0
-        """About how many bytes Proton and we keep for the messages that wait for their outcome."""
         self._state = state
         self._answers: list[tuple[Sequence[int], BrokerError | None]] = []
 
@@ -107,6 +112,11 @@ class Run:
         """`done` for a run of one."""
         assert len(self.deliveries) == 1
         self.done((0,), error)
+
+    def done_with(self, answer: tuple[int, bytes]) -> None:
+        """`done` with success for a run of one, which is answered with a state and its encoded fields."""
+        self.answer = answer
+        self.done_one(None)
 
     def done_all(self, error: BrokerError | None) -> None:
         """`done` for every position."""

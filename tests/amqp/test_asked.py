@@ -233,7 +233,7 @@ class Talk:
         for session in ("a", "b"):
             with suppress(BrokerError):  # it is not held
                 self.heard.append((session, await self.broker.session_state("s", session)))
-        client = self.wire.server.client
+        client = self.wire.server.context.client
         self.heard.append([client.get(name) for name in ("container", "product", "version")])
         self.heard.append(self.wire.socket.closed)
         self.wire.lose()

@@ -216,7 +216,7 @@ async def test_faults_of_receiving_strike_who_browses_too(
     looking: Looking, kind: FaultKind, condition: Condition
 ) -> None:
     await looking.send(*NAMES)
-    table = Faults([looking.wire.server], looking.wire.state.conditions).table
+    table = Faults([looking.wire.server.context], looking.wire.state.conditions).table
     looking.browse()
     table.add(kind, operations=[FaultOperation.RECEIVE])
     looking.wire.flow(0, 10)
@@ -229,7 +229,7 @@ async def test_faults_of_receiving_strike_who_browses_too(
 
 
 async def test_a_fault_cuts_the_connection_of_who_browses(looking: Looking) -> None:
-    table = Faults([looking.wire.server], looking.wire.state.conditions).table
+    table = Faults([looking.wire.server.context], looking.wire.state.conditions).table
     looking.browse()
     table.add(FaultKind.DROPPED_CONNECTION, operations=[FaultOperation.RECEIVE], count=1)
     looking.wire.flow(0, 10)

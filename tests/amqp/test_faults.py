@@ -24,7 +24,7 @@ from .wire import ATTACH, DETACH, DISPOSITION, TRANSFER, Frame, Wire, accepted
 
 
 def faults(*wires: Wire) -> Faults:
-    return Faults([wire.server for wire in wires], wires[0].state.conditions)
+    return Faults([wire.server.context for wire in wires], wires[0].state.conditions)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ async def test_without_faults_nothing_stands_between_a_link_and_the_broker(wire:
 
 def handles(wire: Wire) -> list[object]:
     """What the links of messages hold of the broker, in the order of their attaches."""
-    links = wire.server.links.values()
+    links = wire.server.context.links.values()
     return [
         link._send if isinstance(link, IncomingLink) else link._receiver
         for link in links

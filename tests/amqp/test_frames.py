@@ -121,7 +121,7 @@ def test_no_more_frames_are_taken_than_asked_for_and_none_is_lost(frames_max: in
             whole += [piece for piece, _ in reader.feed(left, frames_max)]
             taken = b"".join(whole)[before:]
             assert len(taken) <= frames_max * max(map(len, frames))
-            left = reader.take_left()
+            left = reader.left
     assert b"".join(whole) == stream
 
 

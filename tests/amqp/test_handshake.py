@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from emubus.amqp.limits import Limits
 from emubus.broker.access import Access
 from emubus.broker.keys import SharedKey
 from emubus.codec.decode import decode
@@ -54,6 +55,16 @@ async def test_every_mechanism_is_accepted_when_nothing_is_verified(
     bare.write(AMQP_HEADER + OPEN_FRAME)
     assert bare.socket.output.startswith(AMQP_HEADER)
     assert [each.code for each in bare.read()] == [OPEN]
+
+
+async def test_all_that_comes_in_one_read_is_handled_though_each_slice_ends_at_once() -> None:
+    wire = Wire(limits=Limits(slice_us=0), is_paced=True)
+    begins = b"".join(frame(channel, BEGIN, [None, Uint(0), Uint(9), Uint(9), Uint(255)]) for channel in range(3))
+    wire.write(SASL_HEADER + sasl_init() + AMQP_HEADER + OPEN_FRAME + begins)
+    await wire.turns(9)
+    assert wire.socket.output.startswith(SASL_HEADER)
+    codes = [each.code for each in read_frames(wire.socket.take()[len(SASL_HEADER) :])[0]]
+    assert codes[-4:] == [OPEN, BEGIN, BEGIN, BEGIN]
 
 
 async def test_nothing_follows_the_outcome_before_the_clients_amqp_header(bare: Wire) -> None:

@@ -193,7 +193,7 @@ async def test_unsubscribing_removes_the_subscription(broker: Broker, shared: st
 async def test_a_fault_of_a_subscription_strikes_its_consumer_and_one_of_the_topic_does_not(broker: Broker) -> None:
     client = JmsClient(broker, "c1")
     client.subscribe("sub")
-    faults = Faults([client.wire.server], client.wire.state.conditions)
+    faults = Faults([client.wire.server.context], client.wire.state.conditions)
     assert faults.drop_links(Target("t")) == 0
     assert faults.drop_links(Target("t/subscriptions/SUB$c1$D")) == 1
     (detach,) = await client.frames(DETACH)

@@ -424,10 +424,10 @@ async def test_messages_are_not_gathered_for_a_client_that_does_not_read(wire: W
         data = request(manage("peek-message"), {"message-count": Int(1)}, f"id-{number}")
         wire.write(wire.transfer(data, settled=True, channel=1))
     await wire.turns(20)
-    limits = wire.server.limits
+    limits = wire.server.context.limits
     few = limits.unread_replies_bytes_max // 200_000 + 1 + limits.large_replies_max
     assert 0 < peeks(wire) <= few < asked
-    assert wire.server._unread_bytes() <= few * 220_000
+    assert wire.server.context._unread_bytes() <= few * 220_000
     wire.server.hold()  # a held connection goes on, since what it is held for may be the requests
     answered = bytearray()
     for frames in range(1, asked * 5):
@@ -457,7 +457,7 @@ async def test_requests_that_wait_for_room_end_with_their_link_and_connection(wi
     else:
         wire.lose()
         await wire.turns(60)
-        assert peeks(wire) <= waited + wire.server.limits.large_replies_max
+        assert peeks(wire) <= waited + wire.server.context.limits.large_replies_max
     assert not wire.server._work
 
 

@@ -306,7 +306,7 @@ def within(transaction: bytes) -> Described:
 
 
 async def test_messages_are_scheduled_within_a_transaction(ask: Asker) -> None:
-    transaction = ask.wire.broker.transactions.declare(0, connection=ask.wire.server).id
+    transaction = ask.wire.broker.transactions.declare(0, connection=ask.wire.server.context).id
     answer = await ask("schedule-message", {"messages": [{"message": b"m"}]}, within(transaction))
     assert (answer.status, answer.body) == (200, {"sequence-numbers": Array(LONG, (Long(100),))})
     assert ask.wire.broker.transactions.work == [("schedule", transaction, "q", [b"m"])]
@@ -315,7 +315,7 @@ async def test_messages_are_scheduled_within_a_transaction(ask: Asker) -> None:
 
 
 async def test_messages_are_settled_within_a_transaction(ask: Asker) -> None:
-    transaction = ask.wire.broker.transactions.declare(0, connection=ask.wire.server).id
+    transaction = ask.wire.broker.transactions.declare(0, connection=ask.wire.server.context).id
     tokens = Array(UUID_CODE, (token_to_uuid(token(1)), token_to_uuid(token(2))))
     body = {"disposition-status": "abandoned", "lock-tokens": tokens}
     assert (await ask("update-disposition", body, within(transaction))).status == 200
@@ -331,7 +331,7 @@ async def test_an_unknown_transaction_is_refused_in_the_answer(ask: Asker) -> No
 
 
 async def test_scheduled_messages_are_cancelled_within_a_transaction(ask: Asker) -> None:
-    transaction = ask.wire.broker.transactions.declare(0, connection=ask.wire.server).id
+    transaction = ask.wire.broker.transactions.declare(0, connection=ask.wire.server.context).id
     body = {"sequence-numbers": Array(LONG, (Long(7), Long(8)))}
     assert (await ask("cancel-scheduled-message", body, within(transaction))).status == 200
     assert ask.wire.broker.transactions.work == [("cancel", transaction, "q", [7, 8])]
@@ -341,7 +341,7 @@ async def test_scheduled_messages_are_cancelled_within_a_transaction(ask: Asker)
 @pytest.mark.parametrize("state", [b"state", None])
 async def test_the_state_of_a_session_is_set_within_a_transaction(ask: Asker, state: bytes | None) -> None:
     ask.wire.broker.session_states["a"] = b"old"
-    transaction = ask.wire.broker.transactions.declare(0, connection=ask.wire.server).id
+    transaction = ask.wire.broker.transactions.declare(0, connection=ask.wire.server.context).id
     body = {"session-id": "a", "session-state": state}
     assert (await ask("set-session-state", body, within(transaction))).status == 200
     assert ask.wire.broker.transactions.work == [("set state", transaction, "q", "a", state)]
@@ -350,7 +350,7 @@ async def test_the_state_of_a_session_is_set_within_a_transaction(ask: Asker, st
 
 @pytest.mark.parametrize("transaction", [b"txn\xff1", b"one that has ended"])
 async def test_renewals_and_looks_are_done_at_once_as_without_the_transaction(ask: Asker, transaction: bytes) -> None:
-    ask.wire.broker.transactions.declare(0, connection=ask.wire.server)
+    ask.wire.broker.transactions.declare(0, connection=ask.wire.server.context)
     ask.wire.broker.session_states["a"] = b"old"
     state = await ask("get-session-state", {"session-id": "a"}, within(transaction))
     assert (state.status, state.body) == (200, {"session-state": b"old"})
@@ -363,7 +363,7 @@ async def test_renewals_and_looks_are_done_at_once_as_without_the_transaction(as
 
 @pytest.mark.parametrize("name", sorted(name for name, row in OPERATIONS.items() if row.within is Within.REFUSED))
 async def test_p25_other_changes_can_t_be_part_of_a_transaction(ask: Asker, name: str) -> None:
-    transaction = ask.wire.broker.transactions.declare(0, connection=ask.wire.server).id
+    transaction = ask.wire.broker.transactions.declare(0, connection=ask.wire.server.context).id
     answer = await ask(name.removeprefix("com.microsoft:"), {}, within(transaction))
     assert (answer.status, answer.condition) == (400, "amqp:not-allowed")
     assert ask.wire.broker.calls == []
@@ -394,7 +394,7 @@ def test_every_condition_has_a_status() -> None:
 async def test_each_operation_takes_its_right(name: str, right: Right) -> None:
     wire = Wire(access=Access((SharedKey("k", "v", frozenset({right})),), verify=True))
     wire.open()
-    wire.server.claims.show_key("k", "v")
+    wire.server.context.claims.show_key("k", "v")
     answer = await Asker(wire)(name.removeprefix("com.microsoft:"), None)
     allowed = right in (OPERATIONS[name].right, Right.MANAGE)
     assert answer.status == (400 if allowed else 401)

@@ -173,7 +173,7 @@ async def test_a_message_larger_than_a_frame_arrives_whole(wire: Wire) -> None:
     wire.write(data, chunk=9999)
     assert wire.broker.q.sent == [(payload, False)]
     assert [each.get(4) for each in wire.read()] == [accepted]
-    assert wire.server.flow.partial_bytes == 0
+    assert wire.server.context.flow.partial_bytes == 0
 
 
 async def test_a_message_of_more_than_a_mebibyte_arrives_whole(wire: Wire) -> None:
@@ -196,13 +196,13 @@ async def test_what_exceeds_the_limit_closes_its_link_at_the_first_excess_byte(w
     for _ in range(2):
         wire.write(part)
     assert wire.read() == []
-    assert wire.server.flow.partial_bytes == 100_000
+    assert wire.server.context.flow.partial_bytes == 100_000
     wire.write(part)
     (detach,) = wire.read()
     assert (detach.code, detach.fields[:2]) == (DETACH, [0, True])
     condition, text, info = detach.fields[2].value
     assert (condition, untracked(text), info) == ("amqp:link:message-size-exceeded", TOO_LARGE.format(150_000), {})
-    assert wire.server.flow.partial_bytes == 0
+    assert wire.server.context.flow.partial_bytes == 0
 
 
 async def test_the_rest_of_a_delivery_that_was_too_large_is_dropped_while_it_arrives(wire: Wire) -> None:
@@ -211,7 +211,7 @@ async def test_the_rest_of_a_delivery_that_was_too_large_is_dropped_while_it_arr
     wire.attach_sender(handle=1)
     for number in range(40):
         wire.write(frame(0, 0x14, [Uint(0), Uint(0), b"t", Uint(0), False, number < 39], bytes(50_000)))
-        assert wire.server.flow.partial_bytes <= 100_000
+        assert wire.server.context.flow.partial_bytes <= 100_000
         assert lib.pn_session_incoming_bytes(lib.pn_session_head(wire.engine.connection, 0)) <= 100_000
     detach, disposition = wire.read()
     assert detach.fields[2].value[0] == "amqp:link:message-size-exceeded"
@@ -283,7 +283,7 @@ async def test_an_aborted_delivery_never_was(wire: Wire) -> None:
     wire.write(wire.transfer(b"whole"))
     assert wire.broker.q.sent == [(b"whole", False)]
     assert [each.fields[1] for each in wire.read()] == [1]
-    assert wire.server.flow.partial_bytes == 0
+    assert wire.server.context.flow.partial_bytes == 0
 
 
 async def test_an_empty_message_is_given_to_the_broker_too(wire: Wire) -> None:
@@ -340,11 +340,11 @@ async def test_too_much_that_waits_for_its_outcome_stops_the_reading_until_a_qua
     waiting[1](None)
     await wire.turn()
     assert wire.socket.reading
-    assert wire.server.flow.pending_bytes == 2 * (30_000 + KEEPING_BYTES)
+    assert wire.server.context.flow.pending_bytes == 2 * (30_000 + KEEPING_BYTES)
     look(wire, PATIENCE_LOOKS)
-    assert wire.server.memory.kept < 10_000
+    assert wire.server.context.memory.kept < 10_000
     wire.lose()
-    assert wire.server.flow.pending_bytes == 0
+    assert wire.server.context.flow.pending_bytes == 0
 
 
 TINY_MEMBERS = [
@@ -362,13 +362,13 @@ async def test_each_message_of_a_batch_counts_while_it_waits_in_whatever_form_it
     wire.attach_sender()
     wire.write(wire.transfer(bytes(len(batch))) + wire.transfer(batch, format=BATCH))
     await wire.turn()
-    assert wire.server.flow.pending_bytes >= 2 * (len(batch) + KEEPING_BYTES) + 1_000 * MEMBER_BYTES
+    assert wire.server.context.flow.pending_bytes >= 2 * (len(batch) + KEEPING_BYTES) + 1_000 * MEMBER_BYTES
     look(wire, 1)
     assert not wire.socket.reading
     for done in wire.broker.q.waiting:
         done(None)
     await wire.turn()
-    assert (wire.server.flow.pending_bytes, wire.socket.reading) == (0, True)
+    assert (wire.server.context.flow.pending_bytes, wire.socket.reading) == (0, True)
 
 
 async def test_what_only_waits_for_the_store_closes_no_connection() -> None:
@@ -410,7 +410,7 @@ async def test_many_small_messages_beyond_the_credit_stop_the_reading_too() -> N
     wire.broker.q.answer_all()
     await wire.turn()
     assert wire.socket.reading
-    assert wire.server.flow.pending_bytes == 0
+    assert wire.server.context.flow.pending_bytes == 0
     wire.lose()
 
 
@@ -427,7 +427,11 @@ async def test_aborted_deliveries_give_their_credit_back(frames: int) -> None:
         wire._delivery_ids[0] = number + 1
     (flow,) = await wire.turn()
     assert (flow.code, flow.get(5), flow.get(6)) == (FLOW, 3, 4)
-    assert (wire.broker.q.sent, wire.server.flow.pending_bytes, wire.server.flow.partial_bytes) == ([], 0, 0)
+    assert (wire.broker.q.sent, wire.server.context.flow.pending_bytes, wire.server.context.flow.partial_bytes) == (
+        [],
+        0,
+        0,
+    )
     wire.write(wire.transfer(b"whole"))
     assert wire.broker.q.sent == [(b"whole", False)]
     wire.lose()

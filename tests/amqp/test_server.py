@@ -41,7 +41,7 @@ def protocol(amqp: AmqpServer) -> Connection:
 
 async def stop(amqp: AmqpServer) -> None:
     """Stop a server whose clients stay: it waits for them in vain."""
-    clock = protocol(amqp).clock
+    clock = protocol(amqp).context.clock
     asyncio.get_running_loop().call_soon(clock.advance, Limits().stop_wait_ms)
     await amqp.stop()
 
@@ -84,7 +84,7 @@ async def test_a_stopping_server_says_why_and_does_not_wait_for_those_who_stay(p
     if polite:
         writer.close()
     else:
-        protocol(amqp).clock.advance(Limits().stop_wait_ms)
+        protocol(amqp).context.clock.advance(Limits().stop_wait_ms)
     await stopping
     assert amqp.connection_count == 0
     writer.close()

@@ -190,7 +190,7 @@ async def test_a_connection_has_few_open_transactions_and_fewer_without_a_claim(
     coordinate(wire)
     claimed = how == "of one connection"
     if claimed:
-        wire.server.claims.show_key("k", "v")
+        wire.server.context.claims.show_key("k", "v")
     answers = [declare(wire).get(4) for _ in range(5)]
     count = 3 if claimed else 2
     assert [each.descriptor for each in answers] == [DECLARED] * count + [0x25] * (5 - count)
@@ -405,7 +405,7 @@ async def test_it_takes_the_right_to_send_to_both(scope: str) -> None:
     wire = Wire(access=Access((SharedKey("k", "v", scope=scope),), verify=True))
     wire.broker.queues["other"] = FakeQueue()
     wire.open()
-    wire.server.claims.show_key("k", "v")
+    wire.server.context.claims.show_key("k", "v")
     _, detach = attach_through(wire)
     assert detach.get(2).value[0] == "amqp:unauthorized-access"
     wire.lose()

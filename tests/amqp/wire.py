@@ -127,9 +127,9 @@ class Wire:
     @property
     def engine(self) -> Engine:
         """The server's Proton, once the AMQP layer is there."""
-        layer = self.server._layer
-        assert layer is not None
-        return layer.engine
+        frames = self.server._frames
+        assert frames is not None
+        return frames.engine
 
     # ---- bytes
 

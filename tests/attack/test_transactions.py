@@ -91,7 +91,7 @@ class Two:
         for wire in (self.owner, self.stranger):
             wire.open()
             if wire is self.owner:
-                wire.server.claims.show_key(KEY.name, KEY.key)
+                wire.server.context.claims.show_key(KEY.name, KEY.key)
             coordinate(wire)
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ async def test_work_with_the_id_of_another_connection_leaves_that_transaction_as
     broker = FakeBroker()
     two = Two(broker)
     transaction = declare(two.owner).get(4).value[0]
-    two.stranger.server.claims.show_key(KEY.name, KEY.key)  # it may send, but not in this transaction
+    two.stranger.server.context.claims.show_key(KEY.name, KEY.key)  # it may send, but not in this transaction
     two.stranger.attach_sender(handle=1)
     two.stranger.write(two.stranger.transfer(b"m", handle=1, state=within(transaction=transaction)))
     (answer,) = two.stranger.read()

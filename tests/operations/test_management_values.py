@@ -102,7 +102,7 @@ async def test_a_body_that_can_not_be_is_the_clients_mistake(name: str, broker: 
         del right
 
     wrong: list[object] = []
-    tracker = JmsClient(broker).wire.server.tracker
+    tracker = JmsClient(broker).wire.server.context.tracker
     for path in PATHS:
         answer = management_answer(broker, path, allow, tracker, PastLinks())
         for number in range(rounds(60, 2_000)):

@@ -195,7 +195,7 @@ async def test_an_operation_of_management_asks_for_its_right_before_it_looks_at_
 
     async with premium_broker() as broker:
         client = JmsClient(broker)
-        answer = management_answer(broker, "q", require, client.wire.server.tracker, PastLinks())
+        answer = management_answer(broker, "q", require, client.wire.server.context.tracker, PastLinks())
         response = await answer(NodeRequest(properties={"operation": name}), ReplyRoom(1 << 20, nullcontext))
         client.wire.lose()
     assert asked == [needed]
@@ -318,7 +318,7 @@ async def test_an_attach_needs_its_right_and_a_refusal_tells_nothing_of_what_the
             if client:
                 claim = access.claim_of_key(client, client)
                 for path in ("",) if client == "root" else ("mine", "tmine"):
-                    asking.wire.server.claims.keep(replace(claim, path=path))
+                    asking.wire.server.context.claims.keep(replace(claim, path=path))
             before = {each.path for each in broker.entities()}
             answers[place] = refusal(attach(asking, queue, topic))
             asking.wire.lose()

@@ -88,7 +88,7 @@ async def test_a_send_that_a_fault_refuses_is_in_the_story_before_the_one_that_s
     struck, sent = events_of(story, message_id="a")
     shown = struck.to_json()
     by = shown.pop("by")
-    assert by == wire.server.client_name
+    assert by == wire.server.context.client_name
     assert shown == {
         "at": wire.clock.now_ms(),
         "event": "struck",
@@ -143,7 +143,7 @@ async def test_a_lost_settlement_is_in_the_story_of_its_message(
     events = events_of(story, message_id="a")
     assert kinds(events) == ["sent", "locked", "struck"]
     assert events[2].found.sequence_number == 1
-    name = wire.server.client_name
+    name = wire.server.context.client_name
     what = f"The settlement by {name} was not done and not answered"
     assert events[2].text == f"{what}: struck by the condition 'settle-lost'"
     assert events_of(story, path="q", sequence_number=1)[2].text == events[2].text
@@ -224,7 +224,7 @@ async def test_what_a_front_end_keeps_is_struck_and_what_the_client_gets_is_not(
     assert stories == [["sent", "locked"], *[["sent", "locked", "struck"]] * 2]
     (first, _) = [each for each in events_of(story) if kinds([each]) == ["struck"]]
     cause = "the condition 'foreign-cache'"
-    what = f"The delivery to {wire.server.client_name} was kept by a front end, with its lock"
+    what = f"The delivery to {wire.server.context.client_name} was kept by a front end, with its lock"
     assert first.text == f"{what}: struck by {cause}"
 
 
