@@ -167,7 +167,8 @@ class Connection(asyncio.Protocol):
             self._update_reading()
         if self._chores:
             self._do_chores(until_us)
-        return bool(self._unread or self._chores) or self._has_left()
+        frames = self._frames  # behind SASL there are new ones
+        return bool(self._unread or self._chores) or (frames is not None and frames.has_left and self._has_left())
 
     def _handle_in_goes(self, data: bytes, at: int, until_us: int) -> int:
         """Handle input from `at` on in goes that take about the same time; return how much of `data` is handled."""
@@ -403,8 +404,9 @@ class Connection(asyncio.Protocol):
             self._memory.read()
         if flow.is_full:
             return
+        write = self._put if self._path is None else self._write
         for chunk in frames.output():
-            self._write(chunk)
+            write(chunk)
         if frames.endpoints.has_ended:
             freed = frames.output_of_freed()
             if freed:

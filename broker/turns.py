@@ -83,22 +83,15 @@ class Worker(Protocol):
 class _Queue:
     """The peers of one kind whose work waits, and the time that the kind has used in this turn."""
 
-    __slots__ = ("_heap", "_now_us", "_serial", "turn_us", "used_us")
+    __slots__ = ("_now_us", "_serial", "heap", "turn_us", "used_us")
 
     def __init__(self, turn_us: int) -> None:
         self.turn_us = turn_us
         self.used_us = 0
         self._now_us = 0
         self._serial = 0  # equal peers keep their order
-        self._heap: list[tuple[int, int, Worker]] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._heap)
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no work waits and something of this turn is left."""
-        return not self._heap and self.used_us < self.turn_us
+        self.heap: list[tuple[int, int, Worker]] = []
+        """Whose work waits. While it is empty and something of this turn is left, a peer need not wait."""
 
     def enter(self, account: Account) -> None:
         """A peer has new work, none of which waits yet: its place is not before the virtual time."""
@@ -114,11 +107,11 @@ class _Queue:
                 self.enter(account)
             account.is_queued = True
             self._serial += 1
-            heappush(self._heap, (account.end_us, self._serial, worker))
+            heappush(self.heap, (account.end_us, self._serial, worker))
 
     def pop(self) -> Worker:
         """Take out the peer that comes next."""
-        heap = self._heap
+        heap = self.heap
         while True:
             end_us, _, worker = heappop(heap)
             account = worker.account
@@ -141,9 +134,12 @@ class _Queue:
         account.charged_us += guess_us
 
     def serve_at_once(self, account: Account) -> None:
-        """A peer is served that has not waited."""
-        self.enter(account)
-        self._now_us = account.charged_us
+        """A peer is served that has not waited: `enter`, and its place is the virtual time."""
+        if account.queue is not self or account.charged_us < self._now_us:
+            account.queue = self
+            account.charged_us = self._now_us
+        else:
+            self._now_us = account.charged_us
 
 
 class Turns:
@@ -173,7 +169,7 @@ class Turns:
     @property
     def is_contended(self) -> bool:
         """Whether work waits."""
-        return bool(self._known or self._strangers)
+        return bool(self._known.heap or self._strangers.heap)
 
     # ---- work of a peer itself
 
@@ -183,13 +179,16 @@ class Turns:
         if account.wants_turn or account.is_working:
             return True
         queue = self._strangers if worker.is_stranger else self._known
-        if queue.is_idle:
+        if not queue.heap and queue.used_us < queue.turn_us:
             queue.serve_at_once(account)
             account.is_working = True
             started_us = self.stopwatch_us()
             more = worker.work_off(started_us + self._slice_us)
             queue.charge_guess(account, self.stopwatch_us() - started_us)
-            return self._worked(queue, worker, more=more)
+            if more or queue.used_us >= queue.turn_us:
+                return self._worked(queue, worker, more=more)
+            account.is_working = False
+            return False
         account.wants_turn = True
         if not account.is_queued:
             queue.enter(account)
@@ -240,7 +239,7 @@ class Turns:
     def begin_step(self, worker: Worker) -> asyncio.Future[int] | None:
         """Return what a step of a peer must wait for; None if it may go at once."""
         queue, account = self._strangers if worker.is_stranger else self._known, worker.account
-        if queue.is_idle and not account.granted_count:
+        if not queue.heap and queue.used_us < queue.turn_us and not account.granted_count:
             queue.serve_at_once(account)
             return None
         step: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -277,9 +276,9 @@ class Turns:
         known.used_us = 0
         strangers.used_us = max(0, strangers.used_us - strangers.turn_us)
         for queue in (known, strangers):
-            while queue and queue.used_us < queue.turn_us:
+            while queue.heap and queue.used_us < queue.turn_us:
                 self._serve(queue, queue.pop())
-        if known or strangers or strangers.used_us:
+        if known.heap or strangers.heap or strangers.used_us:
             self._schedule()
 
     def _serve(self, queue: _Queue, worker: Worker) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from ...broker.errors import BrokerError, Condition
@@ -39,7 +40,10 @@ from ..wire.loops import handle_of, without_tokens
 from .endpoints import Endpoints
 from .hooks import LinkHooks
 
-_peek, _is_set = lib.pn_collector_peek, lib.pn_condition_is_set
+_peek, _pop, _type, _pending = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type, lib.pn_transport_pending
+_is_set = lib.pn_condition_is_set
+PN_TRANSPORT: Final = int(lib.PN_TRANSPORT)
+"""Proton's event for output that it has: nothing is done for it, and every outcome brings one."""
 
 
 class FrameExchange:
@@ -48,11 +52,19 @@ class FrameExchange:
     def __init__(self, context: LinkContext, hooks: LinkHooks, handlers: dict[int, Handler]) -> None:
         limits = context.limits
         self.engine = Engine(limits.frame_bytes_max, limits.channel_max)
-        self._collector = handle_of(self.engine.collector)
         self._context = context
         self._flows = FlowRewriter()
         self.endpoints = Endpoints(context, self.engine, self._flows, hooks)
-        self._handlers = handlers | self.endpoints.handlers()
+        self._run = partial(
+            run_events,
+            self.engine.collector,
+            handle_of(self.engine.collector),
+            context,
+            handlers | self.endpoints.handlers(),
+            self.endpoints.settled_late,
+            self._is_late,
+        )
+        """Handles Proton's events; False if some are left: those of many deliveries that one frame settles may wait."""
         # in
         self._reader = FrameReader(limits.frame_bytes_max)
         self._pieces: deque[tuple[bytes, Kind]] = deque()  # that wait for a go
@@ -77,8 +89,11 @@ class FrameExchange:
         the connection.
         """
         self._until_us = until_us
-        if self.has_left or _peek(self.engine.collector):
-            self._run_events()  # output may have left some, which must not see what `data` changes
+        events = self.engine.collector
+        while (event := _peek(events)) and _type(event) == PN_TRANSPORT:
+            _pop(events)
+        if event or self.has_left:
+            self._has_events = not self._run()  # output may have left some, which must not see what `data` changes
             if not self._push_pieces():
                 return data
         reader = self._reader
@@ -98,7 +113,7 @@ class FrameExchange:
                     self.engine.process()
             else:
                 taken = self.engine.push(piece)
-                self._run_events()
+                self._has_events = not self._run()
             if not taken:
                 pieces.clear()
             elif pieces and self._is_late():
@@ -109,21 +124,10 @@ class FrameExchange:
     def _is_late(self) -> bool:
         return self._context.clock.stopwatch_us() >= self._until_us
 
-    def _run_events(self) -> None:
-        """Handle Proton's events; those of many deliveries that one frame settles may wait."""
-        self._has_events = not run_events(
-            self.engine.collector,
-            self._collector,
-            self._context,
-            self._handlers,
-            self.endpoints.settled_late,
-            self._is_late,
-        )
-
     def _run_all_events(self) -> None:
-        self._run_events()
-        while self._has_events:
-            self._run_events()
+        while not self._run():
+            pass
+        self._has_events = False
 
     # ---- frames that need more than Proton
 
@@ -190,6 +194,8 @@ class FrameExchange:
         context, flows = self._context, self._flows
         replies, ids = context.replies, self._reader.ids
         states = self._link_states() if replies.drained or replies.echoed else []
+        if not (states or _pending(self.engine.transport)):
+            return []
         chunks = self.engine.output()
         if not (chunks or states):
             return chunks

@@ -131,6 +131,11 @@ class FrameReader:
                 return []
             data = b"".join((rest, data))
             rest.clear()
+        elif not self._ended and data and self.ids is None:
+            handles = self._handles
+            end, _ = passthrough_end(data, 0, self._frame_bytes_max, handles.sending, handles.attached, frames_max)
+            if end == len(data):  # as nearly always: whole frames that need nothing but Proton
+                return [(data, Kind.PLAIN)]
         pieces = self._cut(data, frames_max)
         return pieces if self.ids is None else self._renumbered(self.ids, pieces)
 
