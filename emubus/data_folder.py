@@ -51,6 +51,7 @@ from .storage import (
     LOCK_FILE,
     MANIFEST_FILE,
     DiskWriter,
+    Durability,
     FolderLock,
     FolderState,
     Journal,
@@ -60,6 +61,7 @@ from .storage import (
     StoreError,
     allocate,
     checksum,
+    keep_journal,
     make_folder,
     make_private_file,
     mark_store,
@@ -95,15 +97,15 @@ log = structlog.get_logger(__name__)
 class DataFolder(FolderView):
     """A data folder that this process has for itself, from its making on until `release()`."""
 
-    def __init__(self, path: Path, release: str, *, stores_sync: bool = False) -> None:
+    def __init__(self, path: Path, release: str, durability: Durability = Durability.PROCESS) -> None:
         """Take it, made if need be; `release` is the version of this emubus. StoreError: in use, foreign, no rights.
 
-        `stores_sync`: the stores are opened so that each commit is on the disk; otherwise the folder cares for that.
+        `durability`: that of the stores; if they do not sync their files, the folder does.
         """
         super().__init__(path)
         self.refuse_foreign()
         self._release = release
-        self._stores_sync = stores_sync
+        self._durability = durability
         self._watched: Mapping[Path, tuple[int, int]] = {}
         self._lost: str | None = None
         self.journal: Journal | None = None
@@ -145,7 +147,7 @@ class DataFolder(FolderView):
         if manifest.state not in JUST_MADE:
             _mark_all(manifest, self.path)  # once more: from here on a copy of an earlier run is an older one
         manifest = replace(manifest, state=FolderState.OPEN, parts=self._parts_now(manifest), journal=None)
-        if self._stores_sync:
+        if self._durability.syncs:
             manifest = self._begin_journal(manifest)
         self._write(manifest)
         self._drop_journals(manifest)
@@ -192,6 +194,12 @@ class DataFolder(FolderView):
     def _replay(self, manifest: Manifest) -> None:
         """Write what the journal of a killed server has into the parts."""
         self._close_journal()
+        if manifest.journal is not None:
+            file = self.journal_file(manifest)
+            try:
+                keep_journal(file, manifest.journal)
+            except OSError as error:
+                raise DataFolderError(self.path, f"{file.name} can't be written: {error.strerror}") from error
         for name, entries in self.entries_by_store(manifest).items():
             replay(self.path / name, tables_of(name), manifest.journal or "", entries)
 
@@ -199,7 +207,8 @@ class DataFolder(FolderView):
         manifest = replace(manifest, journal=new_message_id())
         file = self.journal_file(manifest)
         try:
-            self.journal = Journal(file, manifest.journal or "", JOURNAL_WRITER)
+            waits = self._durability is not Durability.SECOND
+            self.journal = Journal(file, manifest.journal or "", JOURNAL_WRITER, waits=waits)
             sync_file(self.path)
         except OSError as error:
             self._close_journal()
@@ -335,7 +344,7 @@ class DataFolder(FolderView):
             raise StoreError(self.path, "its journal has rows that the stores could not take")
         for name in manifest.parts:
             FolderLock(self.path / name).release()  # StoreError: this process has not closed it, and may write on
-            if not self._stores_sync:
+            if not self._durability.syncs:
                 sync_file(self.path / name / DATA_FILE)
         closed = replace(manifest, state=FolderState.CLOSED, parts=_parts_on_disk(manifest, self.path), journal=None)
         self._use_reserve()

@@ -367,8 +367,8 @@ class Server:
             raise other_store_count(found, count)
         opened: list[Store] = []
         try:
-            opened.append(open_store(paths[0], CATALOG_TABLES, durability, create=False, synced=True))
             journal = None if folder is None else folder.journal
+            opened.append(open_store(paths[0], CATALOG_TABLES, durability, create=False, synced=True, behind=journal))
             opened += (
                 open_store(path, TABLES, durability, self._failpoint, create=False, synced=True, journal=journal)
                 for path in paths[1:]
@@ -468,7 +468,7 @@ def own_folder(folder: Path, *, fresh: bool = False, durability: Durability = Du
 
     With `fresh` its entities and messages are deleted. StoreError: another process has it, or it isn't emubus's.
     """
-    owned = DataFolder(folder, __version__, stores_sync=durability is Durability.FULL)
+    owned = DataFolder(folder, __version__, durability)
     try:
         if fresh:
             deleted = owned.empty()

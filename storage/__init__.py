@@ -60,7 +60,7 @@ from .copying import copy_files, read_into_memory, replace_file, sync_file
 from .data_file import allocate, checksum, newest_root
 from .folder import LOCK_FILE, FolderLock, make_folder, make_private_file, open_to_others, reason_of
 from .journal.journal import Journal
-from .journal.reading import Entry, read_journal
+from .journal.reading import Entry, keep_journal, read_journal
 from .journal.replay import RowsWithJournal, replay
 from .journal.writing import DiskWriter, PythonWriter
 from .lmdb_reading import DATA_FILE, StoreReader, check_file, file_problems
@@ -101,6 +101,7 @@ __all__ = [
     "checksum",
     "copy_files",
     "file_problems",
+    "keep_journal",
     "make_folder",
     "make_private_file",
     "mark_store",

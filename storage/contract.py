@@ -68,11 +68,20 @@ class Durability(StrEnum):
     """What survives once a commit has returned."""
 
     FULL = "full"
-    """It survives the machine: data and root are on the disk (fsync)."""
+    """It survives the machine: it is on the disk (fsync)."""
+    SECOND = "second"
+    """It survives the process, killed at any moment, and after a second the machine: the system has it in a journal, in
+    order, which is synced once a second. What a crash of the machine leaves is the beginning of what was committed.
+    Without a journal the same as `full`."""
     PROCESS = "process"
     """It survives the process, killed at any moment; a crash of the machine may damage the store."""
     NONE = "none"
     """Kept in memory only."""
+
+    @property
+    def syncs(self) -> bool:
+        """Whether files of stores are synced, so that a crash of the machine never damages them."""
+        return self in (Durability.FULL, Durability.SECOND)
 
 
 FAILPOINTS: Mapping[str, str] = MappingProxyType(
@@ -159,17 +168,39 @@ class Closing(ABC):
 
 
 class CommitTogether(Protocol):
-    """Commits batches of several stores with one wait for the disk, for an event loop that does not wait.
+    """Commits batches of several stores with one write, for an event loop that does not wait for the disk.
 
     One group of batches at a time: a `start` that returned True, then a `finish`.
     """
 
-    def start(self, batches: Sequence[object]) -> bool:
-        """Begin to commit batches whose `shared` this is; False if that must be tried again soon: nothing was done."""
+    @property
+    def waits(self) -> bool:
+        """Whether a group is on the disk when it has ended; if not, the system has it, and `sync` is due."""
+        ...
+
+    def start(self, batches: Sequence[object], *, here: bool = False) -> bool:
+        """Begin to commit batches whose `shared` this is; False if that must be tried again soon: nothing was done.
+
+        With `here` this thread may write, and wait for the disk if it `waits`: then the group has ended on return.
+        """
+        ...
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the group that was started has ended already; if not, `fileno` says when it has."""
         ...
 
     def fileno(self) -> int:
         """Return the file descriptor that can be read once the group is durable or has failed."""
+        ...
+
+    @property
+    def tail_bytes(self) -> int:
+        """How many bytes of ended groups may not be on the disk."""
+        ...
+
+    def sync(self) -> None:
+        """Put all ended groups on the disk. Blocks; any thread may call it. OSError: some may not be there."""
         ...
 
     @property

@@ -93,6 +93,7 @@ class LmdbStore(StoreWithoutJournal):
         durability: Durability,
         failpoint: Callable[[str], None] = no_failpoint,
         *,
+        earlier: Callable[[], None] | None = None,
         map_bytes_max: int = MAP_BYTES_MAX,
         create: bool = True,
         synced: bool = False,
@@ -100,6 +101,7 @@ class LmdbStore(StoreWithoutJournal):
     ) -> None:
         """Open the store in folder `path`; with `create` its file is made if missing; `synced` as in `open_store`.
 
+        `earlier`: called on the committing thread before each commit; makes durable what was confirmed before. OSError.
         `reserves`: keep room for batches that delete, see `contract.Store.begin`.
 
         StoreError: in use, unknown format, no room, not readable. Reads the meta table and the roots of the others,
@@ -110,10 +112,11 @@ class LmdbStore(StoreWithoutJournal):
         self._create = create  # until the file exists: a file that is lost later is not made again
         self._file: Place | None = None  # once it was opened
         # Without fsync a commit is a copy into the page cache, cheaper than a switch to another thread and back.
-        self.blocking = durability is Durability.FULL
+        self.blocking = durability.syncs
         self._tables = checked_names(tables)
         self._durability = durability
         self._failpoint = failpoint
+        self._earlier = earlier
         self._map_bytes_max = map_bytes_max
         self._env: lmdb.Environment | None = None
         self._dbs: dict[str, Any] = {}
@@ -163,7 +166,7 @@ class LmdbStore(StoreWithoutJournal):
         try:
             self._failpoint(RECOVERING)
             self.refuse_other_file()
-            if self._durability is Durability.FULL:
+            if self._durability.syncs:
                 self._rewrite_roots()
             self._open()
         except Exception as error:
@@ -328,6 +331,8 @@ class LmdbStore(StoreWithoutJournal):
             self._failpoint("batch-applied")
             self._failpoint("commit-started")
             self.refuse_other_file()
+            if self._earlier is not None:
+                self._earlier()
             txn.commit()
         except BaseException as error:
             with contextlib.suppress(lmdb.Error):
@@ -404,7 +409,7 @@ class LmdbStore(StoreWithoutJournal):
         return self._env
 
     def _open(self) -> None:
-        full = self._durability is Durability.FULL
+        full = self._durability.syncs
         data_file = self.path / DATA_FILE
         is_new = self._create and not data_file.exists()
         if not is_new:

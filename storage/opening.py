@@ -23,12 +23,14 @@ def open_store(
     create: bool = True,
     synced: bool = False,
     journal: Journal | None = None,
+    behind: Journal | None = None,
 ) -> Store:
     """Open the store in folder `path`; `path` may be None for Durability.NONE only.
 
     `create`: make the folder and the file in it if they are missing; otherwise a missing file is an error.
     `synced`: the file is on the disk as it is, because `mark_store` or `sync_store` has just synced it.
-    `journal`: with Durability.FULL, where its small batches go first; its name there is that of its folder.
+    `journal`: if the durability syncs, where its small batches go first; its name there is that of its folder.
+    `behind`: for a store without a journal, one whose groups are on the disk before what is committed here later.
     `tables`: names without spaces; must include all tables that the store has, and may add new ones.
     `map_bytes_max`: limit of its map, and so of its file. Raises StoreError (in use, unknown format,
     failed disk) and StoreFull.
@@ -39,7 +41,7 @@ def open_store(
         return MemoryStore(tables, failpoint)
     if path is None:
         raise ValueError(f"durability {durability.value!r} needs a folder")
-    if journal is not None and durability is Durability.FULL:
+    if journal is not None and durability.syncs:
         return JournaledStore(
             path, tables, journal, failpoint, map_bytes_max=map_bytes_max, create=create, synced=synced
         )
@@ -48,6 +50,7 @@ def open_store(
         tables,
         durability,
         failpoint,
+        earlier=None if behind is None else behind.sync,
         map_bytes_max=map_bytes_max,
         create=create,
         synced=synced,

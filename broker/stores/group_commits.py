@@ -1,19 +1,39 @@
-"""Commits batches of several stores in groups, one wait for the disk for each group (docs/decisions/0017).
+"""Commits batches of several stores in groups, one write for each group (docs/decisions/0017, 0025).
 
-Knows when a group begins: one is under way at a time, and all batches that came meanwhile are the next one. Does not
-know what makes them durable (`storage.CommitTogether`). On the event loop. Owned by the `Committer`.
+Knows when a group begins: one is under way at a time, and all batches that came meanwhile are the next one. Knows which
+thread writes it, and when the tail, what is confirmed and not on the disk, is synced. Does not know what a group is
+(`storage.CommitTogether`). On the event loop, and one thread for each sync. Owned by the `Committer`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
+from contextlib import suppress
 from typing import Final
 
 from ...storage import CommitTogether
-from ..clock import Clock
+from ..clock import Clock, Timer
 from .recovery import Failure, Recovery
 
 RETRY_AFTER_MS: Final = 1  # if another thread is committing
+
+SYNC_AFTER_MS: Final = 800
+"""A sync begins so long after the first group that it covers. With the sync itself, 0.3 to 20 ms on a disk that works,
+that is the second after which durability `second` promises a group to the disk. A shorter time costs a sync each."""
+
+SYNC_BYTES: Final = 4 << 20
+"""A tail of so many bytes is synced at once: it is kept in memory until then, and a disk takes it in some 10 ms."""
+
+SYNC_LATE_US: Final = 1_000_000
+"""A sync that takes longer holds the groups up, so that no more than about two seconds can be lost with the power."""
+
+SLOW_WRITE_US: Final = 2_000
+"""A write that took longer on the event loop: as long as a turn has for strangers (docs/decisions/0020)."""
+
+ELSEWHERE_US: Final = 1_000_000
+"""So long after a slow write the journal's thread writes. A write takes 6 us, the way to the thread and back 60; the
+kernel lets a write wait when too many pages are dirty, and that lasts."""
 
 
 class GroupCommits:
@@ -29,30 +49,47 @@ class GroupCommits:
         self._recovery = Recovery(clock, "journal", together.recover, lambda: None, waits=True)
         self._fd = together.fileno()
         self._loop.add_reader(self._fd, self._ended)
+        self._elsewhere_until_us = 0  # from the last slow write on
+        self._sync_timer: Timer | None = None
+        self._sync_began_us = 0
+        self._syncing: asyncio.Future[None] | None = None
 
     def commit(self, batch: object) -> asyncio.Future[None]:
         """Commit `batch`; the future gets None or the exception of its commit."""
         ended: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append((batch, ended))
-        if not self._starting and not self._under_way:
+        if self._starting or self._under_way:
+            return ended
+        if self._together.waits:
             self._starting = True
             self._loop.call_soon(self._start)  # after the other stores that are ready in this turn
+        else:
+            self._start()  # a write costs less than to wait for the others
         return ended
 
     def _start(self) -> None:
         self._starting = False
+        began_us = self._clock.stopwatch_us()
+        if self._syncing is not None and began_us - self._sync_began_us > SYNC_LATE_US:
+            return  # `_synced` starts it
         batches = [batch for batch, _ in self._waiting]
+        here = not self._together.waits and began_us >= self._elsewhere_until_us
         try:
-            started = self._together.start(batches)
+            started = self._together.start(batches, here=here)
         except Exception as error:
             for ended in self._take_waiting():
                 report(ended, error)
             return
-        if started:
-            self._under_way = self._take_waiting()
-        else:
+        if not started:
             self._starting = True
             self._clock.call_after(RETRY_AFTER_MS, self._start)
+            return
+        self._under_way = self._take_waiting()
+        if self._together.has_ended:
+            ended_us = self._clock.stopwatch_us()
+            if ended_us - began_us > SLOW_WRITE_US:
+                self._elsewhere_until_us = ended_us + ELSEWHERE_US
+            self._ended()
 
     def _take_waiting(self) -> list[asyncio.Future[None]]:
         waiting, self._waiting = self._waiting, []
@@ -64,12 +101,47 @@ class GroupCommits:
             errors = self._together.finish()
         except Exception as error:
             errors = [error] * len(ended)
-        if self._together.failure is not None:
-            self._recovery.fail(self._together.failure)
+        self._look()
         if self._waiting:
             self._start()
         for each, outcome in zip(ended, errors, strict=True):
             report(each, outcome)
+
+    def _look(self) -> None:
+        """See to what a group or a sync has left: a failure, or a tail."""
+        if self._together.failure is not None:
+            self._recovery.fail(self._together.failure)
+        elif self._together.tail_bytes and self._syncing is None:
+            if self._together.tail_bytes >= SYNC_BYTES:
+                self._sync()
+            elif self._sync_timer is None:
+                self._sync_timer = self._clock.call_after(SYNC_AFTER_MS, self._sync)
+
+    def _sync(self) -> None:
+        self._stop_sync_timer()
+        self._sync_began_us = self._clock.stopwatch_us()
+        self._syncing = self._loop.create_future()
+        # A daemon, as in `recovery`: the end of the process does not wait for a disk that does not answer.
+        threading.Thread(target=self._sync_on_thread, name="journal-sync", daemon=True).start()
+
+    def _sync_on_thread(self) -> None:
+        with suppress(OSError):  # its `failure` says so
+            self._together.sync()
+        if not self._loop.is_closed():  # it is at the end of a process whose stop has timed out
+            self._loop.call_soon_threadsafe(self._synced)
+
+    def _synced(self) -> None:
+        syncing, self._syncing = self._syncing, None
+        assert syncing is not None
+        syncing.set_result(None)
+        self._look()
+        if self._waiting and not self._under_way and not self._starting:
+            self._start()
+
+    def _stop_sync_timer(self) -> None:
+        if self._sync_timer is not None:
+            self._sync_timer.cancel()
+            self._sync_timer = None
 
     @property
     def failure(self) -> Failure | None:
@@ -77,8 +149,11 @@ class GroupCommits:
         return self._recovery.failure
 
     async def close(self) -> None:
-        """Stop watching; no batch may be under way."""
+        """Stop watching; no batch may be under way. Waits for a sync."""
         self._loop.remove_reader(self._fd)
+        if self._syncing is not None:
+            await asyncio.wait([self._syncing])
+        self._stop_sync_timer()
         await self._recovery.stop()
 
 

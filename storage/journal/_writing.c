@@ -9,7 +9,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#define WRITES_MAX 2 /* the record of a lap, and a group */
+#define WRITES_MAX 3 /* nothing, for the wait behind it; the record of a lap; a group */
 
 typedef struct {
     PyObject_HEAD
@@ -19,6 +19,7 @@ typedef struct {
     int count;       /* of the writes; from here on: the thread's from `start` until it answers */
     off_t offsets[WRITES_MAX];
     PyObject *data[WRITES_MAX];
+    int waits; /* behind the last write, too */
     int done_count;
     int code;
 } Writer;
@@ -32,8 +33,8 @@ static int wait_for_disk(int fd)
 #endif
 }
 
-/* 0, or the error: negative if nothing was written. */
-static int write_one(int fd, const char *data, size_t size, off_t offset)
+/* 0, or the error: negative if nothing was written, positive if the wait behind the write failed. */
+static int write_one(int fd, const char *data, size_t size, off_t offset, int waits)
 {
     ssize_t written;
     do
@@ -43,6 +44,8 @@ static int write_one(int fd, const char *data, size_t size, off_t offset)
         return -errno;
     if ((size_t)written != size)
         return -ENOSPC;
+    if (!waits)
+        return 0;
     int failed;
     do
         failed = wait_for_disk(fd);
@@ -56,7 +59,8 @@ static void write_all(Writer *self)
     for (self->done_count = 0; self->done_count < self->count; self->done_count++) {
         PyObject *data = self->data[self->done_count]; /* bytes do not change, and `start` holds them */
         self->code = write_one(self->fd, PyBytes_AS_STRING(data), (size_t)PyBytes_GET_SIZE(data),
-                               self->offsets[self->done_count]);
+                               self->offsets[self->done_count],
+                               self->waits || self->done_count + 1 < self->count);
         if (self->code)
             return;
     }
@@ -99,8 +103,12 @@ static void forget_writes(Writer *self)
         Py_CLEAR(self->data[self->count - 1]);
 }
 
-static PyObject *writer_start(Writer *self, PyObject *writes)
+static PyObject *writer_start(Writer *self, PyObject *args)
 {
+    PyObject *writes;
+    int waits = 1;
+    if (!PyArg_ParseTuple(args, "O|p", &writes, &waits))
+        return NULL;
     if (self->count)
         return PyErr_Format(PyExc_ValueError, "%d writes have not ended", self->count);
     PyObject *all = PySequence_Fast(writes, "writes are a sequence");
@@ -122,6 +130,7 @@ static PyObject *writer_start(Writer *self, PyObject *writes)
         }
     }
     Py_DECREF(all);
+    self->waits = waits;
     if (!PyErr_Occurred() && put_byte(self->ask) < 0)
         PyErr_SetFromErrno(PyExc_OSError);
     if (PyErr_Occurred()) {
@@ -209,7 +218,7 @@ static void writer_dealloc(Writer *self)
 
 static PyMethodDef WRITER_METHODS[] = {
     {"run", (PyCFunction)writer_run, METH_NOARGS, NULL},
-    {"start", (PyCFunction)writer_start, METH_O, NULL},
+    {"start", (PyCFunction)writer_start, METH_VARARGS, NULL},
     {"fileno", (PyCFunction)writer_fileno, METH_NOARGS, NULL},
     {"finish", (PyCFunction)writer_finish, METH_NOARGS, NULL},
     {"stop", (PyCFunction)writer_stop, METH_NOARGS, NULL},

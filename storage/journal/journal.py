@@ -1,30 +1,57 @@
-"""The journal of a data folder: small batches of all its stores, durable after one write and one wait for the disk.
+"""The journal of a data folder: small batches of all its stores, confirmed after one write for all of them.
 
 A commit of LMDB waits for the disk twice, and each store for its own file. A batch in the journal waits once, together
-with the batches of other stores that are ready. Its rows go into the store's file later, with a larger batch
-(docs/decisions/0017). Knows the file: groups of entries in two halves, and when a half is free. Does not know stores.
+with the batches of other stores that are ready, or not at all. Its rows go into the store's file later, with a larger
+batch (docs/decisions/0017). Knows the file: groups of entries in two halves, and when a half is free. Does not know
+stores.
 
 The file: a head of HEAD_BYTES with the journal's id, then two halves. A **lap** fills one half with groups, the next
 lap the other one; it begins when all rows of the lap before the current one are in their stores' files. The head says
 which lap is the newest and how long the one before it was. One group is one write: checksum, length, lap, number of its
-first entry, entries. After a crash the last group of the newest lap may be torn; its batches were not confirmed.
-`commit` and `append` write on their caller's thread, one at a time; `start` has the writer's thread do it, so that the
-owner's thread, which has all the rest, does not wait.
+first entry, how many bytes of the lap were on the disk before it, entries.
+
+**When a group is confirmed.** A journal that `waits` (durability `full`) confirms a group once it is on the disk. One
+that does not (`second`) confirms it once the system has it: a kill of the process loses nothing. What is confirmed and
+not on the disk is the **tail**; `sync` puts it there, once a second and before each commit of a store's file. So no
+file ever has a row while the disk lacks a group that was confirmed before the row's batch began, and what a power cut
+leaves, journal and files together, is the beginning of what was confirmed.
+
+| state | a group | a lap | ends with |
+| --- | --- | --- | --- |
+| sound, no tail | goes behind the last one | begins, if the other half is free | a group that does not wait |
+| sound, with a tail | same | begins, once the tail is on the disk | `sync`, which waits for the disk |
+| failed (a wait has) | JournalFull: the files take it | by `recover` only | `recover`: no tail, all rows in files |
+
+In the last one `sync` writes the tail again before it waits.
+
+What breaks if a rule here is bent (`tests/crash/images` breaks each on purpose, and must notice):
+* A group of a lap before the lap's record is on the disk: recovery would take the lap for damage, or miss it.
+* A lap's record before all groups of the lap before: its length says more than the disk has, which is damage.
+* A file's commit before `sync`: a row of its last batch may be there, and the group that was confirmed before it lost.
+* A second wait after a failed one, without writing the tail again: the kernel calls its pages clean and says "done".
+
+`commit` and `append` write on their caller's thread, one at a time. `start` writes on its caller's thread if it may,
+and otherwise has the writer's thread do it, so that the event loop does not wait. `sync` has a file descriptor of its
+own: the kernel reports an error of the disk once to each.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import threading
 import zlib
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, cast
 
 from ..data_file import place_of
 from ..folder import make_private_file
+from ..waiting import wait_for_disk
 from .row_layers import ROW_BYTES, Rows
 from .writing import DiskWriter, PythonWriter, Writes, Written, write_all
 
@@ -34,14 +61,19 @@ GROWTH_BYTES: Final = 64 << 10
 """The first group to reach a place writes zeros behind it, up to the next multiple of this: where a file grows, a file
 system writes more than the group, and the wait for the disk takes 20 us longer."""
 
-MAGIC: Final = b"emubus journal 1\n"
+MAGIC: Final = b"emubus journal 2\n"
+MAGIC_1: Final = b"emubus journal 1\n"
+"""Of a release whose groups do not say what was on the disk before them: all of the lap was."""
+
 GROUP_MAGIC: Final = b"eGRP"
 
 LAP_MAGIC: Final = b"eLAP"
 LAP_PLACES: Final = (1024, 2048)  # in the head, for even and odd laps: a torn one leaves the other
 LAP: Final = struct.Struct("<4sIQI")  # magic, checksum of the rest, lap, bytes used by the one before
 
-GROUP: Final = struct.Struct("<4sIIQQI")  # magic, checksum of the rest, bytes in all, lap, first number, entries
+GROUP: Final = struct.Struct("<4sIIQQII")
+"""Magic, checksum of the rest, bytes in all, lap, first number, entries, bytes of the lap that were on the disk."""
+GROUP_1: Final = struct.Struct("<4sIIQQI")  # of MAGIC_1
 CHECKED_FROM: Final = 8
 TABLE: Final = struct.Struct("<BI")  # bytes of the name, rows
 ROW: Final = struct.Struct("<Hi")  # bytes of key and value; DELETED
@@ -98,48 +130,84 @@ class _Group:
         return self._errors
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: it is made for each group, and frozen ones take three times as long
 class _Plan:
     """What a group of entries of these stores writes; afterwards the journal is in `lap`, and has used and written so
-    many bytes of its half."""
+    many bytes of its half. `record_at`: which of the writes is the record of a lap that begins."""
 
     writes: Writes
     stores: Sequence[str]
     lap: int
+    number: int
     used_bytes: int
     grown_bytes: int
+    record_at: int | None
+
+
+@dataclass(slots=True)
+class _Written:
+    """A group of the tail: its first entry's number, where it stands, and where it ends in its lap."""
+
+    number: int
+    lap: int
+    offset: int
+    data: bytes
+    end: int
 
 
 class Journal:
-    """A new journal in `file`, which must not exist; `make_writer` is `PythonWriter` or the same in C. OSError."""
+    """A new journal in `file`, which must not exist; `make_writer` is `PythonWriter` or the same in C. OSError.
 
-    def __init__(self, file: Path, journal_id: str, make_writer: Callable[[int], DiskWriter] = PythonWriter) -> None:
+    `waits`: what is confirmed is on the disk; otherwise it is once `sync` has returned.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        journal_id: str,
+        make_writer: Callable[[int], DiskWriter] = PythonWriter,
+        *,
+        waits: bool = True,
+    ) -> None:
+        # For ever:
         self.id = journal_id
         self.path = file
-        self.failed = False
-        """After a write that may be incomplete, nothing is appended before `recover`."""
-        self._cause = ""  # of `failed`
+        self.waits = waits
+        self._seed = zlib.crc32(journal_id.encode())
+        self._wanted: dict[str, Callable[[], object]] = {}
+        # The file, changed by the thread that holds `_lock`: the one that writes a group.
+        self._lock = threading.Lock()
         self.lap = 1
         self._used_bytes = 0  # of this lap's half
         self._grown_bytes = [0, 0]  # of the halves of even and odd laps: written once, at least with zeros
-        self._next_number = 1
-        self._oldest: dict[str, int] = {}  # store -> the first lap with rows that its own file lacks
-        self._wanted: dict[str, Callable[[], object]] = {}
-        self._lock = threading.Lock()  # held while a group is written
+        self._under_way: tuple[_Group, _Plan | None, Written | None] | None = None  # between `start` and `finish`
+        self.failed = False
+        """After a write that may be incomplete, nothing is appended before `recover`."""
+        self._cause = ""  # of `failed`
+        # Numbers are also given to commits of files, which must not wait for a group.
         self._number_lock = threading.Lock()
+        self._next_number = 1
+        # Whose rows are where; any thread, one operation of the dict at a time.
+        self._oldest: dict[str, int] = {}  # store -> the first lap with rows that its own file lacks
+        # The tail, for the thread that writes and those that call `sync`.
+        self._sync_lock = threading.Lock()  # held during a wait
+        self._tail_lock = threading.Lock()  # never held during a wait
+        self._tail: deque[_Written] = deque()
+        self.tail_bytes = 0
+        """Bytes that are confirmed and may not be on the disk."""
+        self._durable_bytes = 0  # of this lap
         with make_private_file(file) as made:
             made.write(head_of(journal_id))
             made.truncate(HEAD_BYTES + 2 * HALF_BYTES)  # room on the disk is taken later, in steps of GROWTH_BYTES
             made.flush()
             os.fsync(made.fileno())
-        self._under_way: tuple[_Group, _Plan | None] | None = None  # between `start` and `finish`
         self._fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+        self._sync_fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
         self._writer = make_writer(self._fd)
         self._thread = threading.Thread(target=self._writer.run, name="journal", daemon=True)
         self._thread.start()
         status = os.fstat(self._fd)
         self._place = status.st_dev, status.st_ino
-        self._seed = zlib.crc32(journal_id.encode())
 
     def on_flush_wanted(self, store: str, call: Callable[[], object]) -> None:
         """Call `call` on any thread when `store` should write its rows to its own file soon."""
@@ -167,27 +235,37 @@ class Journal:
         return group.end()
 
     def append(self, entries: Sequence[tuple[str, bytes]]) -> None:
-        """Store packed entries of these stores durably, on this thread.
+        """Store packed entries of these stores, on this thread.
 
         JournalFull: nothing is stored. OSError: it is unknown whether the group is stored; `failed` from now on.
         """
         with self._lock:
             plan = self._plan(entries)
-            self._conclude(plan, write_all(self._fd, plan.writes))
+            self._conclude(plan, write_all(self._fd, plan.writes, waits=self.waits))
 
-    def start(self, batches: Sequence[object]) -> bool:
+    def start(self, batches: Sequence[object], *, here: bool = False) -> bool:
         """Begin to commit batches in one group; see `contract.CommitTogether.start`."""
         if not self._lock.acquire(blocking=False):
             return False
-        group, plan = _Group(batches), None
+        group, plan, written = _Group(batches), None, None
         try:
             if group.entries:
                 plan = self._plan(group.entries)
         except Exception as error:  # JournalFull
             group.error = error
-        self._under_way = group, plan
-        self._writer.start(plan.writes if plan else ())
+        if plan is None:
+            written = 0, 0
+        elif here and plan.record_at is None and not self._sync_lock.locked():
+            written = write_all(self._fd, plan.writes, waits=self.waits)
+        else:
+            self._writer.start(plan.writes, self.waits)
+        self._under_way = group, plan, written
         return True
+
+    @property
+    def has_ended(self) -> bool:
+        """See `contract.CommitTogether.has_ended`."""
+        return self._under_way is not None and self._under_way[2] is not None
 
     def fileno(self) -> int:
         """See `contract.CommitTogether.fileno`."""
@@ -197,8 +275,9 @@ class Journal:
         """Return the errors of the batches of `start`; see `contract.CommitTogether.finish`."""
         if self._under_way is None:
             raise RuntimeError("no group was started")
-        (group, plan), self._under_way = self._under_way, None
-        written = self._writer.finish()
+        (group, plan, written), self._under_way = self._under_way, None
+        if written is None:
+            written = self._writer.finish()
         try:
             if plan is not None:
                 self._conclude(plan, written)
@@ -212,12 +291,15 @@ class Journal:
         """Return the writes for a group of these entries. JournalFull; holds the lock."""
         body = b"".join([entry for _, entry in entries])
         size = GROUP.size + len(body)
-        lap, used_bytes, writes = self.lap, self._used_bytes, []
+        lap, used_bytes, durable_bytes, writes, record_at = self.lap, self._used_bytes, self._durable_bytes, [], None
         if self._needs_lap(size):
-            lap, used_bytes = lap + 1, 0
+            lap, used_bytes, durable_bytes = lap + 1, 0, 0
+            if self._tail:  # before the record, which says that it is there
+                writes.append((0, b""))
+            record_at = len(writes)
             writes.append((LAP_PLACES[lap % 2], lap_record(lap, self._used_bytes, self._seed)))
         number = self._take_numbers(len(entries))
-        rest = GROUP.pack(GROUP_MAGIC, 0, size, lap, number, len(entries))[CHECKED_FROM:]
+        rest = GROUP.pack(GROUP_MAGIC, 0, size, lap, number, len(entries), durable_bytes)[CHECKED_FROM:]
         checksum = zlib.crc32(body, zlib.crc32(rest, self._seed))
         group = b"".join([GROUP_MAGIC, checksum.to_bytes(4, "little"), rest, body])
         end = grown_bytes = used_bytes + size
@@ -225,26 +307,39 @@ class Journal:
             grown_bytes = min(end + -end % GROWTH_BYTES, HALF_BYTES)
             group += bytes(grown_bytes - end)
         writes.append((HEAD_BYTES + (lap % 2) * HALF_BYTES + used_bytes, group))
-        return _Plan(writes, [store for store, _ in entries], lap, end, grown_bytes)
+        assert durable_bytes <= used_bytes < end <= grown_bytes <= HALF_BYTES
+        return _Plan(writes, [store for store, _ in entries], lap, number, end, grown_bytes, record_at)
 
     def _conclude(self, plan: _Plan, written: Written) -> None:
         """Note what became of the plan's writes. JournalFull, OSError; holds the lock."""
         done_count, code = written
-        begins_lap = plan.lap != self.lap
-        if begins_lap and done_count:
-            self.lap, self._used_bytes = plan.lap, 0
+        if plan.record_at is not None:
+            if plan.record_at and done_count:
+                self._end_tail(plan.number)
+            if done_count > plan.record_at:
+                assert not self._tail
+                with self._tail_lock:
+                    self.lap, self._used_bytes, self._durable_bytes = plan.lap, 0, 0
         if code > 0:
             self._fail(os.strerror(code))
-        if self.failed or (begins_lap and done_count):
+        if self.failed or (plan.record_at is not None and self.lap == plan.lap):
             self._want_flush()
         if code > 0:
             raise OSError(code, os.strerror(code))
         if code < 0:  # no room on the disk, for instance; the next group takes this place
             raise JournalFull from OSError(-code, os.strerror(-code))
+        assert (done_count, self.lap) == (len(plan.writes), plan.lap)
         self._used_bytes = plan.used_bytes
         self._grown_bytes[plan.lap % 2] = max(self._grown_bytes[plan.lap % 2], plan.grown_bytes)
         for store in plan.stores:
             self._oldest.setdefault(store, self.lap)
+        if self.waits:
+            self._durable_bytes = plan.used_bytes
+        else:
+            offset, data = plan.writes[-1]
+            with self._tail_lock:
+                self._tail.append(_Written(plan.number, plan.lap, offset, data, plan.used_bytes))
+                self.tail_bytes += len(data)
 
     def _needs_lap(self, size: int) -> bool:
         """Whether a group of so many bytes begins the next lap: this one's half has no room for it. JournalFull."""
@@ -259,13 +354,49 @@ class Journal:
             raise JournalFull
         return True
 
+    def sync(self) -> None:
+        """Put on the disk all that is confirmed; see `contract.CommitTogether.sync`.
+
+        OSError: the disk lacks some of the tail; `failed` from now on.
+        """
+        if not self._tail:
+            return
+        with self._sync_lock:
+            with self._tail_lock:
+                tail = list(self._tail)
+            if not tail or (self.failed and not self._is_in_place()):
+                return  # without the file, the tail is in memory alone: the stores' files have to take its rows
+            try:
+                if self.failed:  # the kernel may call pages clean that the disk lacks: let them be dirty
+                    for each in tail:
+                        if os.pwrite(self._sync_fd, each.data, each.offset) != len(each.data):
+                            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                wait_for_disk(self._sync_fd)
+            except OSError as error:
+                self._fail(os.strerror(error.errno or errno.EIO))
+                self._want_flush()
+                raise
+            self._end_tail(tail[-1].number + 1)
+
+    def _end_tail(self, number: int) -> None:
+        """The groups of the tail that begin before this entry are on the disk."""
+        with self._tail_lock:
+            while self._tail and self._tail[0].number < number:
+                group = self._tail.popleft()
+                self.tail_bytes -= len(group.data)
+                if group.lap == self.lap:
+                    self._durable_bytes = group.end
+
     def _fail(self, cause: str) -> None:
         self.failed, self._cause = True, cause
 
     @property
     def failure(self) -> str | None:
         """See `contract.CommitTogether.failure`."""
-        return f"{self.path.name}: {self._cause}" if self.failed else None
+        if not self.failed:
+            return None
+        lost = f"; {self.tail_bytes} bytes are confirmed and may not be on the disk" if self.tail_bytes else ""
+        return f"{self.path.name}: {self._cause}{lost}"
 
     def recover(self) -> None:
         """Begin the next lap; see `contract.CommitTogether.recover`.
@@ -277,6 +408,7 @@ class Journal:
                 return
             if not self._is_in_place():
                 raise OSError(f"{self.path} was deleted or replaced")
+            self.sync()
             if self._oldest:
                 raise JournalFull(f"the rows of {len(self._oldest)} stores are not in their files yet")
             lap = self.lap + 1
@@ -284,7 +416,9 @@ class Journal:
             _, code = write_all(self._fd, [(LAP_PLACES[lap % 2], record)])
             if code:
                 raise OSError(abs(code), os.strerror(abs(code)))
-            self.lap, self._used_bytes, self.failed = lap, 0, False
+            with self._tail_lock:
+                self.lap, self._used_bytes, self._durable_bytes = lap, 0, 0
+            self.failed = False
 
     def _is_in_place(self) -> bool:
         """Whether the file was neither deleted nor replaced."""
@@ -314,18 +448,21 @@ class Journal:
         return not self._oldest
 
     def close(self) -> None:
-        """Close the file, after the group that is under way; it stays."""
+        """Close the file, after the group that is under way, and with all that is confirmed on the disk; it stays."""
         if self._fd >= 0:
             self._writer.stop()
             self._thread.join()
             self._writer.close()
+            with suppress(OSError):  # what the stores' files lack is in the journal as the system has it
+                self.sync()
             os.close(self._fd)
-            self._fd = -1
+            os.close(self._sync_fd)
+            self._fd = self._sync_fd = -1
 
 
-def title_of(journal_id: str) -> bytes:
+def title_of(journal_id: str, magic: bytes = MAGIC) -> bytes:
     """Return the beginning of a journal's file."""
-    return (MAGIC + journal_id.encode() + b"\n").ljust(LAP_PLACES[0], b"\0")
+    return (magic + journal_id.encode() + b"\n").ljust(LAP_PLACES[0], b"\0")
 
 
 def head_of(journal_id: str) -> bytes:

@@ -29,7 +29,7 @@ from ..contract import (
 )
 from ..lmdb_reading import JOURNAL_KEY
 from ..lmdb_store import LmdbStore
-from .journal import Journal, JournalFull
+from .journal import HALF_BYTES, Journal, JournalFull
 from .journaled_batch import JournaledBatch, LayeredView
 from .replay import row_of, write_layer
 from .row_layers import RowLayer
@@ -37,8 +37,13 @@ from .row_layers import RowLayer
 JOURNALED_BYTES_MAX: Final = 36 << 10
 """A batch that expects more goes straight into the store's file: writing it twice would cost more than the wait."""
 
+UNSYNCED_BYTES_MAX: Final = 256 << 10
+"""The same for a journal that does not wait: there a write saves two waits."""
+
 PENDING_BYTES_MAX: Final = 1 << 20
 """Memory of the pending rows of one store, about; then they go into its file."""
+
+assert JOURNALED_BYTES_MAX <= UNSYNCED_BYTES_MAX <= HALF_BYTES // 16, "a half has room for a batch of each store"
 
 
 class JournaledStore:
@@ -63,11 +68,13 @@ class JournaledStore:
         self.journal = journal
         self.failpoint = failpoint
         self._tables = frozenset(tables)
+        self._journaled_bytes_max = JOURNALED_BYTES_MAX if journal.waits else UNSYNCED_BYTES_MAX
         self._file = LmdbStore(
             path,
             tables,
             Durability.FULL,
             self._in_file_commit,
+            earlier=journal.sync,
             map_bytes_max=map_bytes_max,
             create=create,
             synced=synced,
@@ -116,7 +123,7 @@ class JournaledStore:
         if not frees:  # the file must have room for what the journal takes
             self._file.keep_reserve(self._pending.byte_count + expected_bytes)
         if (
-            expected_bytes <= JOURNALED_BYTES_MAX
+            expected_bytes <= self._journaled_bytes_max
             and self._pending.byte_count <= PENDING_BYTES_MAX
             and not self._file_is_next
             and not self._copying

@@ -1,4 +1,4 @@
-"""Writes to a file with a wait for the disk behind each, on the caller's thread or on one of its own.
+"""Writes to a file with waits for the disk, on the caller's thread or on one of its own.
 
 Knows the thread and how it is asked and answers: through pipes, so that an event loop can watch for the answer. Does
 not know what is written. `PythonWriter` is the reference; `Writer` of `_writing.c` does the same and never takes the
@@ -14,16 +14,16 @@ from typing import Final, Protocol
 
 from ..waiting import wait_for_disk
 
-WRITES_MAX: Final = 2
-"""Writes at a time: the record of a lap, and a group."""
+WRITES_MAX: Final = 3
+"""Writes at a time: nothing, for the wait behind it; the record of a lap; a group."""
 
 Writes = Sequence[tuple[int, bytes]]
 """Offset and content of each write, in their order."""
 
 Written = tuple[int, int]
-"""How many writes are durable, and a code: 0 if these are all. Above 0: the error (errno) of the wait for the disk
-behind the next write, of which it is unknown what is stored. Below 0: minus the error of the next write, which was not
-made."""
+"""How many writes are made, with the waits behind them, and a code: 0 if these are all. Above 0: the error (errno) of
+the wait for the disk behind the next write, of which it is unknown what is stored. Below 0: minus the error of the next
+write, which was not made."""
 
 
 class DiskWriter(Protocol):
@@ -33,8 +33,11 @@ class DiskWriter(Protocol):
         """Make the writes of each `start` until `stop`: the body of the thread."""
         ...
 
-    def start(self, writes: Writes) -> None:
-        """Let the thread make at most WRITES_MAX writes; does not wait. ValueError for more, and if it has others."""
+    def start(self, writes: Writes, waits: bool = True, /) -> None:
+        """Let the thread make at most WRITES_MAX writes; returns at once. ValueError for more, and if it has others.
+
+        Behind each write the thread waits for the disk, behind the last one only if it `waits`.
+        """
         ...
 
     def fileno(self) -> int:
@@ -62,21 +65,22 @@ class PythonWriter:
         self._asked, self._ask = os.pipe()
         self._ended, self._end = os.pipe()
         self._writes: Writes = ()
+        self._waits = True
         self._written: Written = 0, 0
 
     def run(self) -> None:
         """See `DiskWriter.run`."""
         while os.read(self._asked, 1):
-            self._written = write_all(self._fd, self._writes)
+            self._written = write_all(self._fd, self._writes, waits=self._waits)
             os.write(self._end, b"\0")
 
-    def start(self, writes: Writes) -> None:
+    def start(self, writes: Writes, waits: bool = True, /) -> None:
         """See `DiskWriter.start`."""
         if self._writes:
             raise ValueError(f"{len(self._writes)} writes have not ended")
         if len(writes) > WRITES_MAX:
             raise ValueError(f"{len(writes)} writes at a time; at most {WRITES_MAX}")
-        self._writes = writes
+        self._writes, self._waits = writes, waits
         os.write(self._ask, b"\0")
 
     def fileno(self) -> int:
@@ -104,14 +108,17 @@ class PythonWriter:
         self._asked = self._ended = self._end = -1
 
 
-def write_all(fd: int, writes: Writes) -> Written:
-    """Write to the file `fd`, each time up to the disk, until one fails; return what became of them."""
+def write_all(fd: int, writes: Writes, *, waits: bool = True) -> Written:
+    """Write to the file `fd` until a write fails; return what became of them. See `DiskWriter.start` for `waits`."""
+    last = len(writes) - 1
     for number, (offset, data) in enumerate(writes):
         try:
-            if os.pwritev(fd, [data], offset) != len(data):
+            if os.pwrite(fd, data, offset) != len(data):
                 return number, -errno.ENOSPC
         except OSError as error:
             return number, -(error.errno or errno.EIO)
+        if number == last and not waits:
+            continue
         try:
             wait_for_disk(fd)
         except OSError as error:

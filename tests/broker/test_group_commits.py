@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,8 +12,9 @@ from contextlib import contextmanager
 import pytest
 
 from emubus.broker.clock import Clock
+from emubus.broker.stores import group_commits
 from emubus.broker.stores.committer import Committer
-from emubus.broker.stores.group_commits import RETRY_AFTER_MS
+from emubus.broker.stores.group_commits import RETRY_AFTER_MS, SYNC_AFTER_MS, SYNC_BYTES
 from emubus.broker.stores.recovery import PAUSE_MS_MIN
 
 from .namespace import loop_turns
@@ -24,10 +26,20 @@ class Log:
     """Commits groups as the test says, and remembers which batches were in one.
 
     A held group ends with `release`. `refusals` is how often `start` must be tried again; `start_error` and
-    `finish_error` are mistakes of this class.
+    `finish_error` are mistakes of this class. One that does not wait ends a group where it starts, if it may, and has
+    a tail of so many bytes afterwards.
     """
 
-    def __init__(self, calls: list[str], *, held: bool = False) -> None:
+    def __init__(self, calls: list[str], *, held: bool = False, waits: bool = True, group_bytes: int = 1) -> None:
+        self.waits = waits
+        self.has_ended = False
+        self.heres: list[bool] = []
+        self.may_sync = threading.Event()
+        self.may_sync.set()
+        self._group_bytes = 0 if waits else group_bytes
+        self.tail_bytes = 0
+        self.syncs = 0
+        self.sync_fails = False
         self.refusals = 0
         self.start_error: Exception | None = None
         self.finish_error: Exception | None = None
@@ -38,7 +50,7 @@ class Log:
         self._errors: list[BaseException | None] | None = None
         self._ended, self._end = os.pipe()
 
-    def start(self, batches: Sequence[object]) -> bool:
+    def start(self, batches: Sequence[object], *, here: bool = False) -> bool:
         assert self._errors is None, "a group is under way"
         if self.start_error is not None:
             raise self.start_error
@@ -48,7 +60,10 @@ class Log:
         mine = [batch for batch in batches if isinstance(batch, Batch)]
         self._calls.append(" ".join(batch.name for batch in mine))
         self._errors = [batch.error for batch in mine]
-        if not self._held:
+        self.tail_bytes += self._group_bytes
+        self.heres.append(here)
+        self.has_ended = here
+        if not self._held and not here:
             os.write(self._end, b"\0")
         return True
 
@@ -60,12 +75,21 @@ class Log:
         return self._ended
 
     def finish(self) -> list[BaseException | None]:
-        os.read(self._ended, 1)
+        if not self.has_ended:
+            os.read(self._ended, 1)
         errors, self._errors = self._errors, None
         if self.finish_error is not None:
             raise self.finish_error
         assert errors is not None
         return errors
+
+    def sync(self) -> None:
+        assert self.may_sync.wait(LIMIT_S)
+        self.syncs += 1
+        if self.sync_fails:
+            self.failure = "its disk failed"
+            raise OSError(self.failure)
+        self.tail_bytes = 0
 
     def recover(self) -> None:
         self.recoveries += 1
@@ -261,3 +285,117 @@ async def test_a_log_that_has_failed_is_made_to_work_again_after_a_while(
     while committer.failures:  # its thread
         await loop_turns()
     assert log.recoveries == 1
+
+
+# ---- what does not wait for the disk
+
+
+@pytest.fixture
+def unsynced(calls: list[str]) -> Iterator[Log]:
+    with closing(Log(calls, waits=False)) as log:
+        yield log
+
+
+async def until_synced(log: Log, count: int) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        while log.syncs < count or log.tail_bytes:
+            await loop_turns()
+    await loop_turns(3)
+
+
+async def test_a_batch_that_need_not_be_on_the_disk_is_committed_where_it_comes(
+    committer: Committer, calls: list[str], unsynced: Log
+) -> None:
+    ended = [committer.commit(Batch(name, calls, unsynced)) for name in "ab"]
+    assert [each.done() for each in ended] == [True, True]
+    assert (calls, unsynced.heres) == (["a", "b"], [True, True])
+    error = OSError("disk")
+    assert await outcomes([committer.commit(Batch("c", calls, unsynced, error))]) == [error]
+
+
+async def test_what_is_confirmed_is_synced_once_within_the_second(
+    committer: Committer, calls: list[str], unsynced: Log, clock: Clock
+) -> None:
+    for number in range(9):
+        committer.commit(Batch(str(number), calls, unsynced))
+        clock.advance(SYNC_AFTER_MS // 10)
+        await loop_turns(3)
+    assert (unsynced.syncs, unsynced.tail_bytes) == (0, 9)
+    clock.advance(SYNC_AFTER_MS - 9 * (SYNC_AFTER_MS // 10))
+    await until_synced(unsynced, 1)
+    clock.advance(10_000)
+    await loop_turns(3)
+    assert unsynced.syncs == 1  # there is nothing more to sync
+    committer.commit(Batch("more", calls, unsynced))
+    clock.advance(SYNC_AFTER_MS)
+    await until_synced(unsynced, 2)
+    assert SYNC_AFTER_MS < 1_000
+
+
+async def test_a_large_tail_is_synced_at_once(committer: Committer, calls: list[str]) -> None:
+    with closing(Log(calls, waits=False, group_bytes=SYNC_BYTES // 2)) as log:
+        committer.commit(Batch("1", calls, log))
+        await loop_turns(5)
+        assert log.syncs == 0
+        committer.commit(Batch("2", calls, log))
+        await until_synced(log, 1)
+        await committer.forget_groups()
+
+
+async def test_groups_go_on_while_a_sync_waits_and_wait_for_one_that_takes_long(
+    committer: Committer, calls: list[str], unsynced: Log, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unsynced.may_sync.clear()
+    committer.commit(Batch("1", calls, unsynced))
+    clock.advance(SYNC_AFTER_MS)
+    await loop_turns(3)
+    assert committer.commit(Batch("2", calls, unsynced)).done()
+    monkeypatch.setattr(group_commits, "SYNC_LATE_US", -1)
+    late = [committer.commit(Batch(name, calls, unsynced)) for name in ("3", "4")]
+    await loop_turns(5)
+    assert (calls, [each.done() for each in late]) == (["1", "2"], [False, False])
+    unsynced.may_sync.set()
+    assert await outcomes(late) == [None, None]
+    assert calls == ["1", "2", "3 4"]
+
+
+async def test_after_a_slow_write_the_thread_of_the_log_writes_for_a_while(
+    committer: Committer, calls: list[str], unsynced: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_commits, "SLOW_WRITE_US", -1)
+    assert await outcomes([committer.commit(Batch("slow", calls, unsynced))]) == [None]
+    assert await outcomes([committer.commit(Batch("next", calls, unsynced))]) == [None]
+    assert unsynced.heres == [True, False]
+
+
+async def test_a_sync_that_fails_makes_the_log_fail_and_is_tried_again(
+    committer: Committer, calls: list[str], unsynced: Log, clock: Clock
+) -> None:
+    unsynced.sync_fails = True
+    committer.commit(Batch("1", calls, unsynced))
+    clock.advance(SYNC_AFTER_MS)
+    async with asyncio.timeout(LIMIT_S):
+        while not committer.failures:
+            await loop_turns()
+    assert [each.cause for each in committer.failures] == ["its disk failed"]
+    unsynced.sync_fails = False
+    clock.advance(PAUSE_MS_MIN)
+    while committer.failures:  # its thread
+        await loop_turns()
+    committer.commit(Batch("2", calls, unsynced))
+    clock.advance(SYNC_AFTER_MS)
+    await until_synced(unsynced, 2)
+
+
+async def test_the_end_waits_for_a_sync(calls: list[str], unsynced: Log, clock: Clock) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        committer = Committer(pool, 1, clock)
+        unsynced.may_sync.clear()
+        committer.commit(Batch("1", calls, unsynced))
+        clock.advance(SYNC_AFTER_MS)
+        ending = asyncio.create_task(committer.forget_groups())
+        await loop_turns(5)
+        assert not ending.done()
+        unsynced.may_sync.set()
+        await asyncio.wait_for(ending, LIMIT_S)
+    assert unsynced.syncs == 1

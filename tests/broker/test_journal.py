@@ -144,7 +144,7 @@ async def test_without_room_on_the_disk_for_the_journal_sends_go_into_the_files(
     broker, stores = opened()
     await put(broker, BUSY, "before")
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwritev", full)
+        patch.setattr(os, "pwrite", full)
         for index in range(16):
             await put(broker, index, f"full {index:02}")
         assert [index for index in range(16) if stores[index].has_pending] == []

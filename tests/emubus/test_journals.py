@@ -165,7 +165,7 @@ def test_a_folder_in_use_without_waits_for_the_disk_has_no_journal(small_folders
 def test_without_room_for_a_journal_each_commit_goes_into_its_file(
     small_folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_room(file: Path, journal_id: str, make_writer: object) -> Journal:
+    def no_room(file: Path, journal_id: str, make_writer: object, *, waits: bool) -> Journal:
         file.write_bytes(b"a part")
         raise OSError(errno.ENOSPC, "No space left on device")
 

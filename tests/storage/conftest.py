@@ -12,6 +12,8 @@ from emubus.storage.contract import MAP_BYTES_MAX
 
 TABLES = ("rows", "index")
 
+WITH_JOURNAL = ("journal", Durability.SECOND)
+
 OpenStore = Callable[..., Store]
 
 
@@ -37,10 +39,11 @@ def open_lmdb(tmp_path: Path) -> Iterator[OpenStore]:
 def open_any(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenStore]:
     """Open a store of each durability in turn, and one with a journal."""
     opened: list[Store] = []
-    journal = Journal(tmp_path / "journal", "1") if request.param == "journal" else None
+    kind = request.param
+    journal = Journal(tmp_path / "journal", "1", waits=kind == "journal") if kind in WITH_JOURNAL else None
 
     def opener(failpoint: Callable[[str], None] = no_failpoint) -> Store:
-        durability = Durability.FULL if journal is not None else Durability(request.param)
+        durability = Durability.FULL if kind == "journal" else Durability(kind)
         path = None if durability is Durability.NONE else tmp_path / f"store-{len(opened)}"
         opened.append(open_store(path, TABLES, durability, failpoint, journal=journal))
         return opened[-1]

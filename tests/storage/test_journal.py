@@ -21,7 +21,7 @@ from emubus.storage.journal.reading import Entry, read_journal
 pytestmark = pytest.mark.usefixtures("committing_thread")
 
 ID = "5eed"
-HALF_BYTES = 2048
+HALF_BYTES = 2096
 LIMIT_S = 20
 
 Rows = Mapping[bytes, bytes | None]
@@ -451,7 +451,7 @@ def test_after_a_write_that_fails_the_next_group_takes_its_place(
 
     put(journal, Batch("a", {b"1": b""}))
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwritev", full)
+        patch.setattr(os, "pwrite", full)
         errors = journal.commit([Batch("a", {b"2": b""}), Batch("b", {b"2": b""})])
         assert [type(error) for error in errors] == [JournalFull, JournalFull]
         assert isinstance(errors[0], JournalFull)
@@ -466,12 +466,14 @@ def test_after_a_write_that_fails_the_next_group_takes_its_place(
 def test_after_a_write_that_was_cut_short_the_next_group_takes_its_place(
     journal: Journal, monkeypatch: pytest.MonkeyPatch, written: int
 ) -> None:
-    def short(fd: int, parts: Sequence[bytes], offset: int) -> int:
-        return os.pwrite(fd, b"".join(parts)[:written], offset)
+    whole = os.pwrite
+
+    def short(fd: int, data: bytes, offset: int) -> int:
+        return whole(fd, data[:written], offset)
 
     put(journal, Batch("a", {b"1": b""}))
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwritev", short)
+        patch.setattr(os, "pwrite", short)
         (error,) = journal.commit([Batch("b", {b"2": b"v" * 300})])
         assert isinstance(error, JournalFull)
     assert [store for store, _ in read(journal)] == ["a"]
@@ -483,7 +485,7 @@ def test_a_lap_whose_first_write_fails_begins_all_the_same(journal: Journal, mon
     calls = asked(journal, "a")
     fill(journal, "a")
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwritev", lambda *_: 0)
+        patch.setattr(os, "pwrite", lambda *_: 0)
         (error,) = journal.commit([Batch("b", {b"x": bytes(400)})])
         assert isinstance(error, JournalFull)
     assert (calls, journal.wants_flush("a")) == ([], False)

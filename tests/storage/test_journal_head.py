@@ -11,7 +11,7 @@ import pytest
 from emubus.storage.journal import journal as journal_file
 from emubus.storage.journal import reading
 from emubus.storage.journal.journal import HEAD_BYTES, LAP, LAP_PLACES, Journal
-from emubus.storage.journal.reading import entries_of
+from emubus.storage.journal.reading import recovered
 
 from .test_journal import ID, Shown, flipped, shown
 
@@ -53,7 +53,7 @@ def bits() -> Iterator[tuple[int, int]]:
 
 def read(content: bytes) -> Shown | None:
     try:
-        return shown(entries_of(content, ID))
+        return shown(recovered(content, ID).entries)
     except ValueError:
         return None
 

@@ -51,6 +51,8 @@ HALF_BYTES: Final = 4096
 LARGE_BYTES: Final = 50_000
 RETRIES_MAX: Final = 4
 
+PWRITE: Final = os.pwrite
+
 State = dict[tuple[str, bytes], bytes]
 Changes = Mapping[tuple[str, bytes], bytes | None]
 
@@ -128,19 +130,21 @@ class Machine:
         self.sync_fails = self.write_fails = False
         self.seen: set[str] = set()
         patch.setattr(os, "fdatasync", self.sync)
-        patch.setattr(os, "pwritev", self.pwritev)
+        patch.setattr(os, "pwrite", self.pwrite)
         self.journal: Journal
         self.stores: dict[str, JournaledStore] = {}
         self.open()
 
     # ---- the disk
 
-    def pwritev(self, fd: int, parts: Sequence[bytes], offset: int) -> int:
+    def pwrite(self, fd: int, data: bytes, offset: int) -> int:
+        if os.fstat(fd).st_ino != self.journal.path.stat().st_ino:
+            return PWRITE(fd, data, offset)
         self.written_before = self.journal.path.read_bytes()
         if self.write_fails:
             self.write_fails = False
             raise OSError(errno.ENOSPC, "No space left on device")
-        return os.pwrite(fd, b"".join(parts), offset)
+        return PWRITE(fd, data, offset)
 
     def sync(self, fd: int) -> None:
         """The disk: a power loss here leaves all of the group, a part or nothing. Only of the journal."""

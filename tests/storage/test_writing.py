@@ -150,8 +150,8 @@ def test_more_writes_than_a_group_has_are_refused(make: Callable[[int], DiskWrit
     path = tmp_path / "file"
     path.touch()
     with opened(path, os.O_RDWR) as fd, running(make, fd) as writer:
-        with pytest.raises(ValueError, match="3 writes at a time; at most 2"):
-            writer.start([(0, b"a")] * 3)
+        with pytest.raises(ValueError, match="4 writes at a time; at most 3"):
+            writer.start([(0, b"a")] * 4)
         writer.start([(0, b"b")])
         assert writer.finish() == (1, 0)
     assert path.read_bytes() == b"b"

@@ -1,6 +1,7 @@
 """Records a server, makes images of what a crash may leave of its folder, and judges them.
 
-python -m tests.crash.images.exploring FOLDER --images 10000 [--fault NAME] [--fails "TEXT SKIP COUNT DONE"]
+python -m tests.crash.images.exploring FOLDER --images 10000 [--durability second] [--fault NAME]
+    [--fails "TEXT SKIP COUNT DONE"]
 """
 
 from __future__ import annotations
@@ -42,7 +43,14 @@ def build(folder: Path) -> Path:
 
 
 def record(
-    folder: Path, recorder: Path, fault: str = faults.NONE, *, runs: int = 2, steps: int = STEPS, fails: str = ""
+    folder: Path,
+    recorder: Path,
+    fault: str = faults.NONE,
+    *,
+    runs: int = 2,
+    steps: int = STEPS,
+    fails: str = "",
+    durability: str = "full",
 ) -> list[Record]:
     """Record a server that is killed and started again, `runs` times in all, on the new folder `folder`/data."""
     log, data = folder / "log", folder / "data"
@@ -51,6 +59,7 @@ def record(
     env |= {"RECORD_SLOW": str(SLOW_WRITES)} | ({"RECORD_FAIL": fails} if fails else {})
     for run in range(1, runs + 1):
         command = [sys.executable, "-m", "tests.crash.images.subject", str(data), str(run), str(steps), own]
+        command.append(durability)
         done = subprocess.run(command, env=os.environ | env, capture_output=True, text=True, timeout=PROGRAM_S_MAX)
         if done.returncode != -signal.SIGKILL:
             raise NotKilled(done.stdout + done.stderr)
@@ -90,10 +99,12 @@ def explore(
     count: int,
     seed: int,
     work: Path,
+    *,
+    durability: str = "full",
 ) -> Iterator[tuple[int, Loss, list[str]]]:
     """Yield the position, the loss and the problems of each of so many images."""
     chance = random.Random(seed)
-    ledger, disk = Ledger(records), Disk(records, root)
+    ledger, disk = Ledger(records, is_prefix=durability == "second"), Disk(records, root)
     for at in positions(records, ledger, count, chance):
         disk.go_to(at)
         loss = chance.choice(list(Loss))
@@ -124,15 +135,27 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=2)
     parser.add_argument("--fault", default=faults.NONE, choices=[faults.NONE, *faults.FAULTS])
     parser.add_argument("--fails", default="")
+    parser.add_argument("--durability", default="full", choices=["full", "second"])
     options = parser.parse_args()
     folder: Path = options.folder
     folder.mkdir(parents=True)
-    records = record(folder, build(folder), options.fault, runs=options.runs, steps=options.steps, fails=options.fails)
+    records = record(
+        folder,
+        build(folder),
+        options.fault,
+        runs=options.runs,
+        steps=options.steps,
+        fails=options.fails,
+        durability=options.durability,
+    )
     say(f"{len(records)} records, {sum(map(is_lap, records))} laps")
     faults.put(options.fault if options.fault in faults.READING else faults.NONE)
     tally, wrong_count, count = Counter[str](), 0, 0
     with tempfile.TemporaryDirectory(dir="/dev/shm") as work:
-        for at, loss, problems in explore(records, folder / "data", options.images, options.seed, Path(work)):
+        images = explore(
+            records, folder / "data", options.images, options.seed, Path(work), durability=options.durability
+        )
+        for at, loss, problems in images:
             count += 1
             tally += kinds(problems)
             wrong_count += bool(problems)

@@ -33,7 +33,7 @@ def put(name: str, patch: Patch = setattr) -> None:
 
 def _journal_not_synced(patch: Patch) -> None:
     patch(data_folder, "JOURNAL_WRITER", writing.PythonWriter)
-    patch(writing, "_wait_for_disk", lambda _: None)
+    patch(writing, "wait_for_disk", lambda _: None)
 
 
 def _group_before_lap(patch: Patch) -> None:
@@ -128,14 +128,40 @@ def _replays_all(patch: Patch) -> None:
     patch(replay, "lacking", lambda row, journal_id, entries: list(entries))
 
 
+def _files_before_the_tail(patch: Patch) -> None:
+    def sync(self: journal.Journal) -> None:
+        self._end_tail(self._next_number)
+
+    patch(journal.Journal, "sync", sync)
+
+
+def _lap_before_the_tail(patch: Patch) -> None:
+    plan = journal.Journal._plan
+
+    def without(self: journal.Journal, entries: Sequence[tuple[str, bytes]]) -> Any:
+        made = plan(self, entries)
+        if made.record_at:
+            del made.writes[0]  # type: ignore[attr-defined]
+            made.record_at = 0
+            self._end_tail(made.number)
+        return made
+
+    patch(journal.Journal, "_plan", without)
+
+
+def _replayed_before_kept(patch: Patch) -> None:
+    patch(data_folder, "keep_journal", lambda *_: None)
+
+
 def _no_checksum(patch: Patch) -> None:
-    def unchecked(half: memoryview, at: int, seed: int) -> Any:
+    def unchecked(half: memoryview, at: int, seed: int, _: bool) -> Any:
         if at + journal.GROUP.size > len(half):
             return None
-        magic, _, size, lap, number, count = journal.GROUP.unpack_from(half, at)
+        magic, _, size, lap, number, count, durable_bytes = journal.GROUP.unpack_from(half, at)
         if magic != journal.GROUP_MAGIC or not journal.GROUP.size <= size <= len(half) - at:
             return None
-        return reading._Group(lap, number, count, size, half[at + journal.GROUP.size : at + size])
+        body = half[at + journal.GROUP.size : at + size]
+        return reading._Group(lap, number, count, size, durable_bytes, body)
 
     patch(reading, "_group_at", unchecked)
 
@@ -154,6 +180,11 @@ FAULTS: Final[dict[str, Callable[[Patch], None]]] = {
     "purge-forgets-numbers": _purge_forgets_numbers,
     "replays-all": _replays_all,
     "no-checksum": _no_checksum,
+    "files-before-the-tail": _files_before_the_tail,
+    "lap-before-the-tail": _lap_before_the_tail,
+    "replayed-before-kept": _replayed_before_kept,
 }
+UNSYNCED: Final = frozenset({"files-before-the-tail", "lap-before-the-tail", "replayed-before-kept"})
+"""Faults of a journal that does not wait."""
 READING: Final = frozenset({"replays-all", "no-checksum"})
 """Faults of what reads a folder after a crash."""

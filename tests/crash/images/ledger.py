@@ -3,6 +3,10 @@
 A message has to be there once its send is accepted, until somebody asks for its completion; it must not be there before
 its send is asked for, and not once its completion is confirmed. A batch is there as a whole or not at all. A sequence
 number belongs to one message for ever. What is asked for and not answered may have happened or not.
+
+With durability `second` a crash of the machine may take what was confirmed last, and leaves the beginning of the rest
+(`is_prefix`): nothing that was confirmed before the last finished sync of the journal began is lost, and nothing is
+there that was asked for after the confirmation of something that is lost.
 """
 
 from __future__ import annotations
@@ -58,7 +62,9 @@ class Found:
 class Ledger:
     """The promises of a trace."""
 
-    def __init__(self, records: Sequence[Record]) -> None:
+    def __init__(self, records: Sequence[Record], *, is_prefix: bool = False) -> None:
+        self._is_prefix = is_prefix
+        self._synced = list(syncs_of_journals(records)) if is_prefix else []
         self.messages: dict[str, Promise] = {}
         self.made: dict[str, tuple[int, int]] = {}
         self.ready_at = EVER
@@ -118,29 +124,57 @@ class Ledger:
     def wrong(self, found: Found, at: int) -> Iterator[str]:
         """What a folder after a crash at this position breaks, a line each, which begins with the kind."""
         there: dict[str, tuple[str, int]] = {}
+        kept = self._kept(at)
         for message_id, queue, number, whole in found.messages:
             if message_id in there:
                 yield f"DOUBLED {message_id}"
             if not whole:
                 yield f"TORN {message_id}"
             there[message_id] = queue, number
-        yield from self._wrong_messages(there, at)
+        yield from self._wrong_messages(there, at, kept)
+        if self._is_prefix:
+            yield from self._gaps(there, found, at, kept)
         yield from self._wrong_batches(there, at)
-        yield from self._wrong_numbers(there, found, at)
+        yield from self._wrong_numbers(there, found, at, kept)
         for name, (_, made) in self.made.items():
             if made <= at and name not in found.entities:
                 yield f"ENTITY {name} is missing"
 
-    def _wrong_messages(self, there: dict[str, tuple[str, int]], at: int) -> Iterator[str]:
+    def _kept(self, at: int) -> int:
+        """What was answered up to this position has to be there after a crash."""
+        if not self._is_prefix:
+            return at
+        return max((began for began, ended in self._synced if ended <= at), default=0)
+
+    def _gaps(self, there: dict[str, tuple[str, int]], found: Found, at: int, kept: int) -> Iterator[str]:
+        """What is there though it was asked for after the answer to something that is lost."""
+        newest_there = max((asked for name, (asked, made) in self.made.items() if name in found.entities), default=0)
+        oldest_lost, lost = EVER, ""
         for message_id, promise in self.messages.items():
             if message_id in there:
-                if promise.ended <= at:
+                newest_there = max(newest_there, promise.asked)
+                answered = promise.ended  # it is there: its completion is lost
+            elif promise.ended_asked <= at:
+                if promise.accepted <= kept:  # its send can't be lost, so its completion is there
+                    newest_there = max(newest_there, promise.ended_asked)
+                continue
+            else:
+                answered = promise.accepted
+            if answered <= at and answered < oldest_lost:
+                oldest_lost, lost = answered, message_id
+        if newest_there > oldest_lost:
+            yield f"GAP {lost} was answered at {oldest_lost} and is lost; what was asked at {newest_there} is there"
+
+    def _wrong_messages(self, there: dict[str, tuple[str, int]], at: int, kept: int) -> Iterator[str]:
+        for message_id, promise in self.messages.items():
+            if message_id in there:
+                if promise.ended <= kept:
                     yield f"BACK {message_id}"
                 if promise.asked > at:
                     yield f"EARLY {message_id}"
                 if there[message_id][0] != promise.queue:
                     yield f"MISPLACED {message_id}"
-            elif promise.accepted <= at < promise.ended_asked:
+            elif promise.accepted <= kept and at < promise.ended_asked:
                 yield f"LOST {message_id}"
         yield from (f"STRANGE {message_id}" for message_id in there.keys() - self.messages.keys())
 
@@ -151,7 +185,7 @@ class Ledger:
                 batches.setdefault(promise.batch, set()).add(message_id in there)
         yield from (f"HALF {batch:x}" for batch, states in batches.items() if len(states) > 1)
 
-    def _wrong_numbers(self, there: dict[str, tuple[str, int]], found: Found, at: int) -> Iterator[str]:
+    def _wrong_numbers(self, there: dict[str, tuple[str, int]], found: Found, at: int, kept: int) -> Iterator[str]:
         numbers = Counter((queue, number) for queue, number in there.values())
         yield from (f"NUMBER {each} is given twice" for each, count in numbers.items() if count > 1)
         for message_id, promise in self.messages.items():
@@ -159,9 +193,25 @@ class Ledger:
                 continue
             if message_id in there and there[message_id][1] != promise.number:
                 yield f"NUMBER {message_id} had {promise.number} and has {there[message_id][1]}"
+            if message_id not in there and promise.accepted > kept:
+                continue  # it may be lost with its number
             partition, counter = promise.number >> PARTITION_SHIFT, promise.number & ((1 << PARTITION_SHIFT) - 1)
             if found.next_counters.get((promise.queue, partition), 1) <= counter:
                 yield f"NUMBER {promise.number} of {message_id} would be given again"
+
+
+def syncs_of_journals(records: Sequence[Record]) -> Iterator[tuple[int, int]]:
+    """Where the syncs of journals that succeeded have begun and ended."""
+    journals: set[int] = set()
+    begun: dict[int, int] = {}
+    for position, record in enumerate(records, 1):
+        if record.kind is Kind.OPEN and record.paths[0].name.startswith("journal-"):
+            journals.add(record.inode)
+        elif record.kind is Kind.SYNC and record.inode in journals:
+            if not record.is_end:
+                begun[record.op] = position
+            elif not record.failed:
+                yield begun[record.op], position
 
 
 def look(folder: Path) -> Found:

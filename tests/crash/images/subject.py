@@ -1,6 +1,6 @@
 """The process that is recorded: a server with a varied load, which ends by SIGKILL.
 
-    python -m tests.crash.images.subject DATA SEED STEPS FAULT
+    python -m tests.crash.images.subject DATA SEED STEPS FAULT DURABILITY
 
 Everything that is asked for and every answer is a note in the trace (`ledger.Ledger` reads them), so what a client was
 promised is known at each moment. The load is at the broker, where answers are given.
@@ -168,10 +168,10 @@ def _encoded(message_id: str, key: str, more: str = "") -> bytes:
     return encoded(body_of(message_id) + more, id=message_id, annotations={symbol("x-opt-partition-key"): key})
 
 
-async def main(data: Path, seed: int, steps: int, fault: str) -> None:
+async def main(data: Path, seed: int, steps: int, fault: str, durability: str) -> None:
     """Run a server and the load; does not return."""
     faults.put(fault)
-    server = Server(small.config(data))
+    server = Server(small.config(data, durability))
     await server.start()
     for queue in QUEUES:
         if server.broker.entity(queue) is None:
@@ -183,4 +183,4 @@ async def main(data: Path, seed: int, steps: int, fault: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]))
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]))
