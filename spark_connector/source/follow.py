@@ -1,15 +1,50 @@
 """Planning the batches of a query in the modes `browse` and `drain`, but for sub-queues (`sub_queue`).
 
-Knows what Spark's calls mean [spark 1]: everything below the offset `start` is in its checkpoint, offsets are compared
-as text, and Spark asks a hundred times a second unless the call waits. Does not know Spark's classes (`stream`) and how
-messages are deleted (`drain`). A `Follower` lives in the driver process of a query, on one thread.
+An offset is the next sequence number of each partition: a start is inclusive, an end exclusive. What Spark's calls
+promise [spark 1]:
+
+| call | may block | must give the same again | what is durable when it returns |
+|---|---|---|---|
+| `initial` | one look, with retries | yes, until Spark has stored it with the first batch | nothing |
+| `freeze` (Trigger.AvailableNow) | one look | no; comes before all other calls of a run | nothing |
+| `latest` | `pollInterval` (1) | no: Spark logs the answer before it uses it | the outputs of all below its start |
+| `plan` | until the batch can be read (2) | yes, also in a later run (3) | the batch's start and end |
+| `committed` | one look, before Spark 4.2 only | no | the outputs of all below its end |
+| `report` | no | no | nothing |
+| `stop` | some seconds | no | nothing |
+
+(1) A query that is to end waits for partitions that are out, as long as `onOutage` and `outageTimeout` say. (2) As long
+as `outageTimeout` says. (3) Sinks make message ids of the tasks' numbers. What is durable may be deleted.
+
+Spark 4.2 and later passes `latest` the start; before, it is the last answer, or, in a new process, the query's first
+offset. Spark compares offsets as text, and asks a hundred times a second unless the call waits. With several entities
+(`several.joint`), `look` and `take` stand for `latest`.
+
+A run of a query is in one of three states:
+
+    New ── first look from a start ──> Running
+     └──── freeze ───────────────────> Ending     which reads no further than the ends at `freeze`
+
+`begun` and `reached` are the transitions that looks make. A look ends in one row of `reach_of` (how far the next batch
+may go) and one of `batch_of` (whether there is one); what comes after a look without a batch is a row of
+`polling.pause_of`. The rows have labels, which lines of the log at level DEBUG name; tests/spark/source/test_steps.py
+has met each of them. All functions outside of the class are pure: a look goes in, numbers come out.
+
+For the next editor: a partition that is out has no end, so it is in no dict of ends; a new rule has to leave it
+as it is in the start, or its messages count as read. A partition in `lost` is read from its base again, so it has no
+begin. Deletion follows the start of `latest` and nothing else: an end that is not committed must never reach `_settle`.
+
+Does not know Spark's classes (`stream`) and how messages are deleted (`drain`). A `Follower` lives in the driver
+process of a query, on one thread.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql.datasource import InputPartition
@@ -18,21 +53,18 @@ from ..codec import Head
 from ..errors import Code, ConnectorError
 from ..options import SourceOptions
 from ..position import Earliest
-from ..timing import monotonic_s, sleep
-from .admission import TriggerGate, admitted, backlogs
+from ..timing import monotonic_s
+from .admission import admitted, backlogs
 from .browse import firsts_from
 from .drain import Settler
 from .identity import gone_unread, is_other, other_generation, tell_loss, younger_than_read
 from .offsets import Offset, base_of, parse_offset, partition_of
-from .outage import OutageWatch
-from .pace import Pace
 from .plan import Span, grouped, range_tasks
-from .positions import Extents, ExtentTracker, starts_at
+from .polling import Json, Polling
+from .positions import Extents, starts_at
 from .retries import with_retries
 
 log = logging.getLogger("emubus.spark")
-
-Json = dict[str, Any]
 
 
 def check_start(options: SourceOptions) -> None:
@@ -54,115 +86,250 @@ def began_late(entity: str) -> ConnectorError:
     )
 
 
+# ---- states
+
+
+@dataclass(frozen=True)
+class New:
+    """There was no look from a start yet."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """Reads what comes."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Reads to `ends`, which the partitions had at `freeze`; those in `out` could not be reached then.
+
+    `is_new`: there was no look from a start yet, which may name partitions that `freeze` did not find.
+    """
+
+    ends: Mapping[int, int]
+    out: frozenset[int]
+    is_new: bool = True
+
+
+State = New | Running | Ending
+
+
+def reached(state: State, extents: Extents) -> State:
+    """The state after a look: a partition that was out at `freeze` ends where it is when it comes back."""
+    if not isinstance(state, Ending) or not (back := state.out & extents.following.keys()):
+        return state
+    ends = {**state.ends, **{each: extents.following[each] for each in back}}
+    return replace(state, ends=ends, out=state.out - back)
+
+
+def begun(state: State, start: Offset, extents: Extents) -> State:
+    """The state after a look from a start: partitions that only the checkpoint knows end where they are now."""
+    match state:
+        case New():
+            return Running()
+        case Ending(is_new=True):
+            known = {each: extents.following[each] for each in start.following.keys() & extents.following.keys()}
+            out = state.out | (start.following.keys() & extents.unavailable)
+            return Ending({**known, **state.ends}, out, is_new=False)
+        case _:
+            return state
+
+
+# ---- what a look has found
+
+
+@dataclass(frozen=True)
+class Look:
+    """The extents at a look, and the numbers up to which partitions were read before it."""
+
+    extents: Extents
+    floors: Mapping[int, int]
+
+
 @dataclass(frozen=True)
 class Backlog:
-    """What a look has found: where reading goes on (`begin`) and how far it may go (`ends`), by partition."""
+    """What a look from a start has found, by partition.
+
+    Reading goes on at `begin`, which `lost` partitions do not have, and may go to `ends`. `effective` is where it goes
+    on in effect: not below the first message.
+    """
 
     start: Offset
     extents: Extents
     lost: frozenset[int]
-    begin: dict[int, int]
-    ends: dict[int, int]
+    begin: Mapping[int, int]
+    ends: Mapping[int, int]
+
+    @property
+    def effective(self) -> dict[int, int]:
+        """As above."""
+        extents = self.extents
+        return {
+            each: max(self.begin.get(each, base_of(each)), extents.first.get(each, base_of(each)))
+            for each in extents.following
+        }
+
+    @property
+    def waiting(self) -> int:
+        """Sequence numbers to read, which some messages no longer have."""
+        return sum(backlogs(self.effective, self.ends).values())
 
 
-class Follower:
+def ends_of(state: State, begin: Mapping[int, int], extents: Extents) -> dict[int, int]:
+    """How far reading may go in each partition: to its end, or to its end at the time of `freeze`."""
+    ends = {each: max(end, begin.get(each, end)) for each, end in extents.following.items()}
+    if not isinstance(state, Ending):
+        return ends
+    return {
+        each: min(end, max(state.ends.get(each, base_of(each)), begin.get(each, base_of(each))))
+        for each, end in ends.items()
+    }
+
+
+# ---- the next step
+
+
+class Reach(StrEnum):
+    """How far the next batch may go."""
+
+    HELD = "@held"  # nowhere
+    ALL = "@all"  # to the ends
+    SHARE = "@share"  # to the limit, which the partitions share
+
+
+def reach_of(*, is_held: bool, waiting: int, count_max: int | None) -> Reach:
+    """`is_held`: `minMessagesPerTrigger` holds the batch back. `waiting` numbers, `count_max` of them in a batch."""
+    match is_held, count_max is None or waiting <= count_max:
+        case True, _:
+            return Reach.HELD
+        case False, True:
+            return Reach.ALL
+        case _:
+            return Reach.SHARE
+
+
+class Batch(StrEnum):
+    """Whether there is a batch, and why."""
+
+    LOST = "@lost"  # the offset has to say which partitions are read from their base again
+    START = "@start"  # "latest" and times can't be found again, so they are stored, possibly without a row
+    MOVED = "@moved"  # there is something to read
+    NONE = "@none"
+
+
+def batch_of(*, is_lost: bool, stores_start: bool, has_moved: bool) -> Batch:
+    """The first of them that is true decides."""
+    match is_lost, stores_start, has_moved:
+        case True, _, _:
+            return Batch.LOST
+        case _, True, _:
+            return Batch.START
+        case _, _, True:
+            return Batch.MOVED
+        case _:
+            return Batch.NONE
+
+
+def next_ends(backlog: Backlog, reach: Reach, count_max: int | None, present: Mapping[int, int]) -> dict[int, int]:
+    """Where the next batch ends in each partition.
+
+    `present` is the first number in each partition that a message has, so that gaps use up no share of the limit.
+    """
+    match reach:
+        case Reach.HELD:
+            return {each: backlog.begin.get(each, base_of(each)) for each in backlog.ends}
+        case Reach.ALL:
+            return dict(backlog.ends)
+        case Reach.SHARE:
+            return admitted(present, backlog.ends, count_max)
+
+
+def has_moved(backlog: Backlog, following: Mapping[int, int], *, from_first: bool) -> bool:
+    """Whether a batch to `following` would read anything; gaps before the first message do not count `from_first`."""
+    begin = backlog.begin
+    known = backlog.effective if from_first else begin
+    return any(
+        number > max(known.get(each, base_of(each)), begin.get(each, base_of(each)))
+        for each, number in following.items()
+    )
+
+
+def replaced(offset: Offset, extents: Extents) -> tuple[frozenset[int], str]:
+    """The partitions to read from their base, and what to say of it; none, and nothing, if all go on.
+
+    All of them if the entity has another generation, or its messages show that it is another one; else those that end
+    below the offset. Without exact ends, the end of an empty partition is not known, so only messages tell.
+    """
+    everything = frozenset({*offset.following, *extents.following})
+    if is_other(offset.generation, extents.generation):
+        return everything, other_generation(offset.entity, offset.generation, extents.generation)
+    if not extents.exact:
+        younger = younger_than_read(offset, extents.found)
+        return (frozenset(), "") if younger is None else (everything, younger)
+    lost = frozenset(
+        each
+        for each, number in offset.following.items()
+        if each not in extents.unavailable and number > extents.following.get(each, base_of(each))
+    )
+    return lost, _shorter(offset, extents, lost) if lost else ""
+
+
+def _shorter(offset: Offset, extents: Extents, lost: Set[int]) -> str:
+    partition = min(lost)
+    ends_at = extents.following.get(partition)
+    return (
+        f"{offset.entity}: the checkpoint is at sequence number {offset.following[partition]} in partition "
+        f"{partition}, "
+        + ("which no longer exists" if ends_at is None else f"where the next message gets {ends_at}")
+        + ": the entity was deleted and created again"
+    )
+
+
+class Follower(Polling[Settler]):
     """Answers Spark's questions about one entity. Errors are ConnectorError."""
 
     def __init__(self, options: SourceOptions) -> None:
-        self._options = options
-        self._extents = ExtentTracker(options)
-        self._outage = OutageWatch(options.entity, options.on_outage, options.outage_timeout_s)
-        self._pace = Pace(options.poll_interval_s, options.requests_per_s)
-        self._gate = TriggerGate(options.min_messages_per_trigger, options.max_trigger_delay_s)
-        self._settler = Settler(options) if options.mode == "drain" else None
-        self._initial: Offset | None = None
-        self._frozen: dict[int, int] | None = None
-        self._knows_start = False
-        self._frozen_out: set[int] = set()  # partitions without a frozen end: they were out
-        self._seen: Offset | None = None
-        self._given: Offset | None = None
-        self._exact: bool | None = None
-        self._generation: str | None = None
+        super().__init__(options, Settler(options) if options.mode == "drain" else None)
+        self._state: State = New()
+        self._last: Look | None = None  # of any kind: from a start, for the first offset, for a plan
+        self._backlog: Backlog | None = None  # of the last look from a start
+        self._given: Offset | None = None  # the last answer, which is the next start on a Spark without starts
         self._has_starts = False  # Spark 4.2 and later passes the start
-        self._lost_now: set[int] = set()
-        self._knows_gaps = False  # said once for a run of the query
-        self._backlog: Backlog | None = None
 
     # ---- Spark's calls, in their order
 
     def freeze(self) -> None:
         """Read no further than the present ends: the query will end there."""
         extents = self._look(None)
-        self._frozen, self._frozen_out = dict(extents.following), set(extents.unavailable)
-        self._knows_start = False
+        self._state = Ending(dict(extents.following), extents.unavailable)
 
     def initial(self) -> Json:
         """Where the query begins; the same answer at every call."""
-        return self._first_offset().to_json()
+        return self._initial.to_json()
 
     def latest(self, start_json: Json | None, count_max: int | None, *, all_available: bool) -> Json:
-        """The end of the next batch; `start_json` itself if there are no messages within `pollInterval`.
-
-        Spark 4.0 passes no start: then the last answer is used for it.
-        """
-        start = self._parsed(start_json) if start_json is not None else self._given or self._without_start()
+        """The end of the next batch; the start itself if there are no messages within `pollInterval`."""
         self._has_starts = start_json is not None
-        deadline_s = monotonic_s() + self._options.poll_interval_s
-        while True:
-            sleep(self._pace.wait_s(monotonic_s()))
-            end = self._end_of(self._backlog_after(start), count_max, all_available=all_available)
-            if end is not None:
-                self._given = end
-                self._gate.went(monotonic_s())
-                self._pace.found()
-                return end.to_json()
-            self._pace.nothing(self._extents.request_count, monotonic_s())
-            if self._frozen is not None and self._outage.waits:
-                continue  # the query ends when all partitions are read
-            left_s = deadline_s - monotonic_s()
-            if self._frozen is not None or left_s <= 0:
-                break
-            sleep(min(left_s, self._pace.wait_s(monotonic_s())))
-            if deadline_s <= monotonic_s():
-                break
-        self._given = start
-        self.rest()
-        return start.to_json() if start_json is None else start_json
+        start = self._parsed(start_json) if start_json is not None else self._given or self._without_start()
+        end_json = self._poll(lambda: self._look_from(start), count_max, all_available=all_available)
+        if end_json is None:
+            self._given = start
+            return start.to_json() if start_json is None else start_json
+        return end_json
 
     # ---- calls of a planner of several entities, in the place of `latest`
 
     def look(self, start_json: Json) -> int:
         """Look at the entity from this offset on; how many sequence numbers wait."""
         self._has_starts = True
-        self._backlog = backlog = self._backlog_after(self._parsed(start_json))
-        return sum(backlogs(self._effective(backlog.begin, backlog.extents), backlog.ends).values())
-
-    def take(self, count_max: int | None) -> tuple[Json, int] | None:
-        """The end of the next batch after `look`, and how many numbers it has; None if there is nothing."""
-        backlog = self._backlog
-        assert backlog is not None
-        end = self._end_of(backlog, count_max, all_available=count_max is None)
-        if end is None:
-            return None
-        starts = self._effective(backlog.begin, backlog.extents)
-        return end.to_json(), sum(backlogs(starts, end.following).values())
+        self._look_from(self._parsed(start_json))
+        assert self._backlog is not None
+        return self._backlog.waiting
 
     def unmoved(self) -> Json:
         """The offset of the last `look`."""
         assert self._backlog is not None
         return self._backlog.start.to_json()
-
-    def rest(self) -> None:
-        """There is nothing to read now: wait until what is finished is deleted."""
-        if self._frozen is not None:
-            self._outage.tell_left()
-        if self._settler is not None:
-            self._settler.wait(insist=self._frozen is not None)
-
-    @property
-    def waits(self) -> bool:
-        """Whether a query that is to end waits for partitions that are out."""
-        return self._outage.waits
 
     @property
     def request_count(self) -> int:
@@ -173,16 +340,19 @@ class Follower:
 
     def report(self) -> Json | None:
         """The ends at the last look; `out` names partitions whose ends are not known now."""
-        if self._seen is None:
+        if self._last is None:
             return None
+        extents = self._last.extents
         out = {"out": sorted(self._outage.out)} if self._outage.out else {}
-        return self._seen.to_json() | out
+        ends = {**self._last.floors, **extents.following}
+        return Offset(self._options.entity, ends, generation=extents.generation).to_json() | out
 
     def plan(self, start_json: Json, end_json: Json) -> list[InputPartition]:
         """The tasks of a batch, possibly one that an earlier run of the query has begun."""
         start, end = self._parsed(start_json), self._parsed(end_json)
-        if self._exact is None:
-            self._check_end(end)
+        if self._last is None:  # of an earlier run: it may no longer be there
+            self._lost(end, self._look(end))
+        assert self._last is not None
         begin: Mapping[int, int] = start.following
         if start.is_initial and end.start is not None:
             begin = end.start  # what "latest" meant when this batch was begun, possibly before a restart
@@ -190,7 +360,7 @@ class Follower:
         for partition, high in sorted(end.following.items()):
             low = base_of(partition) if partition in end.lost else begin.get(partition, base_of(partition))
             spans.append(Span(low, max(low, high)))
-        tasks = range_tasks(spans, self._options, exact=self._exact is True, generation=end.generation)
+        tasks = range_tasks(spans, self._options, exact=self._last.extents.exact, generation=end.generation)
         self._outage.wait_for({partition_of(task.low) for task in tasks}, lambda: self._look(None))
         if self._options.min_partitions is not None:
             return [*tasks]
@@ -200,15 +370,14 @@ class Follower:
         """Spark has committed everything below this offset; from 4.2 on `latest` has got it as its start before."""
         if self._settler is not None and not self._has_starts:
             end = self._parsed(end_json)
-            self._lost(end, self._look(end))
-            self._settle(end)
+            extents = self._look(end)
+            self._settle(end, extents, self._lost(end, extents))
 
-    def stop(self) -> None:
-        """Stop the thread that deletes."""
-        if self._settler is not None:
-            self._settler.stop()
+    # ---- looks
 
-    # ---- offsets and extents
+    @property
+    def _is_ending(self) -> bool:
+        return isinstance(self._state, Ending)
 
     def _parsed(self, raw: Json) -> Offset:
         offset = parse_offset(raw, self._options.entity)
@@ -228,29 +397,43 @@ class Follower:
             lambda connection: self._extents.look(connection, floors),
         )
         self._outage.note(extents.unavailable)
-        self._exact = extents.exact
-        self._generation = extents.generation
-        if self._frozen is not None:
-            for partition in self._frozen_out & extents.following.keys():
-                self._frozen[partition] = extents.following[partition]
-            self._frozen_out -= extents.following.keys()
+        self._state = reached(self._state, extents)
         if known is not None and is_other(known.generation, extents.generation):
             floors = {}
-        self._seen = Offset(entity, {**floors, **extents.following}, generation=extents.generation)
+        self._last = Look(extents, floors)
         return extents
 
-    def _first_offset(self) -> Offset:
-        if self._initial is None:
-            options = self._options
+    def _look_from(self, start: Offset) -> None:
+        """Look at the entity; what is below `start` is committed, so its deletion begins."""
+        extents = self._look(start)
+        lost = self._lost(start, extents)
+        if lost and not extents.exact:  # the search began at the ends of the old entity
+            self._extents.forget()
+            extents = self._look(None)
+            if self._settler is not None:
+                self._settler.forget()
+        begin = {each: number for each, number in start.following.items() if each not in lost}
+        if self._settler is not None and _is_first(self._state) and extents.exact and not start.is_initial:
+            gone = gone_unread(replace(start, following=begin), extents.first)
+            if gone is not None:
+                log.warning("%s", gone)
+        self._state = begun(self._state, start, extents)
+        if self._has_starts:
+            self._settle(start, extents, lost)
+        self._backlog = Backlog(start, extents, lost, begin, ends_of(self._state, begin, extents))
+        assert not lost & begin.keys()
 
-            def find(connection: Any) -> Offset:
-                extents = self._extents.look(connection, {})
-                management = connection.management(options.entity)
-                numbers = starts_at(options.starting, extents, management, options.entity)
-                return Offset(options.entity, numbers, is_initial=True, generation=extents.generation)
+    @cached_property
+    def _initial(self) -> Offset:
+        options = self._options
 
-            self._initial = with_retries(options.connection, f"finding where to begin in {options.entity}", find)
-        return self._initial
+        def find(connection: Any) -> Offset:
+            extents = self._extents.look(connection, {})
+            management = connection.management(options.entity)
+            numbers = starts_at(options.starting, extents, management, options.entity)
+            return Offset(options.entity, numbers, is_initial=True, generation=extents.generation)
+
+        return with_retries(options.connection, f"finding where to begin in {options.entity}", find)
 
     def _without_start(self) -> Offset:
         """The start for Spark 4.0 in a process that has returned no offset yet.
@@ -258,7 +441,7 @@ class Follower:
         It is not known how far the query has read, so no partition may be missing.
         """
         if not isinstance(self._options.starting, Earliest):
-            return self._first_offset()
+            return self._initial
 
         def look(connection: Any) -> None:
             self._extents.look(connection, {}).demand_all(
@@ -266,43 +449,32 @@ class Follower:
             )
 
         with_retries(self._options.connection, f"looking for the ends of {self._options.entity}", look)
-        return self._first_offset()
+        return self._initial
 
     # ---- the end of the next batch
 
-    def _backlog_after(self, start: Offset) -> Backlog:
-        """Look at the entity; what is below `start` is committed, so its deletion begins."""
-        extents = self._look(start)
-        lost = self._lost(start, extents)
-        if lost and not extents.exact:
-            self._extents.forget()
-            extents = self._look(None)
-            if self._settler is not None:
-                self._settler.forget()
-        if self._frozen is not None and not self._knows_start:  # the checkpoint may name partitions that were not found
-            known = start.following.keys() & extents.following.keys()
-            self._frozen = {each: extents.following[each] for each in known} | self._frozen
-            self._frozen_out |= start.following.keys() & extents.unavailable
-            self._knows_start = True
-        begin = {each: number for each, number in start.following.items() if each not in lost}
-        if self._settler is not None and not self._knows_gaps and extents.exact and not start.is_initial:
-            self._knows_gaps = True
-            if (gone := gone_unread(replace(start, following=begin), extents.first)) is not None:
-                log.warning("%s", gone)
-        if self._has_starts:
-            self._settle(start)
-        return Backlog(start, extents, frozenset(lost), begin, self._ends(begin, extents))
-
-    def _end_of(self, backlog: Backlog, count_max: int | None, *, all_available: bool) -> Offset | None:
-        """Where the next batch ends; None if there is no batch yet."""
-        start, extents, lost, begin = backlog.start, backlog.extents, backlog.lost, backlog.begin
-        following = begin | self._next_ends(backlog, count_max, all_available)
+    def _take(self, count_max: int | None, *, all_available: bool) -> tuple[Json, int] | None:
+        backlog = self._backlog
+        assert backlog is not None
+        start, extents, lost = backlog.start, backlog.extents, backlog.lost
+        waiting = backlog.waiting
+        is_held = not (all_available or self._is_ending or self._gate.may_go(waiting, monotonic_s()))
+        limit = None if all_available else count_max
+        reach = reach_of(is_held=is_held, waiting=waiting, count_max=limit)
+        present = self._present(backlog) if reach is Reach.SHARE else {}
+        following = {**backlog.begin, **next_ends(backlog, reach, limit, present)}
         query_start = self._query_start(start)
-        # A start that can't be found again ("latest", a time) is stored by a batch of its own, possibly an empty one.
-        stores_start = start.is_initial and query_start is not None
-        if not (lost or stores_start or self._has_moved(begin, following, extents)):
+        batch = batch_of(
+            is_lost=bool(lost),
+            stores_start=start.is_initial and query_start is not None,
+            # On a Spark without starts every number counts: the checkpoint may hold any.
+            has_moved=has_moved(backlog, following, from_first=self._has_starts),
+        )
+        log.debug("%s: %s %s", start.entity, reach, batch)
+        if batch is Batch.NONE:
             return None
-        return Offset(
+        assert all(number >= backlog.begin.get(each, number) for each, number in following.items())
+        end = Offset(
             self._options.entity,
             following,
             query_start,
@@ -310,52 +482,17 @@ class Follower:
             generation=extents.generation or start.generation,
             times={**({} if lost else start.times), **extents.last_at_ms},
         )
-
-    def _ends(self, begin: Mapping[int, int], extents: Extents) -> dict[int, int]:
-        """How far reading may go in each partition: to its end, or to its end at the time of `freeze`."""
-        ends = {each: max(end, begin.get(each, end)) for each, end in extents.following.items()}
-        frozen = self._frozen
-        if frozen is None:
-            return ends
-        return {
-            each: min(end, max(frozen.get(each, base_of(each)), begin.get(each, base_of(each))))
-            for each, end in ends.items()
-        }
-
-    def _next_ends(self, backlog: Backlog, count_max: int | None, all_available: bool) -> dict[int, int]:
-        """Where the next batch ends in each partition.
-
-        That is at `begin` if `minMessagesPerTrigger` holds the batch back, and within `count_max` numbers in all.
-        """
-        begin, ends, extents = backlog.begin, backlog.ends, backlog.extents
-        waiting = sum(backlogs(self._effective(begin, extents), ends).values())
-        if not (all_available or self._frozen is not None or self._gate.may_go(waiting, monotonic_s())):
-            return {each: begin.get(each, base_of(each)) for each in ends}
-        if all_available or count_max is None or waiting <= count_max:
-            return ends
-        return admitted(self._present(begin, ends, extents), ends, count_max)
+        self._given = end
+        return end.to_json(), sum(backlogs(backlog.effective, following).values())
 
     def _query_start(self, start: Offset) -> Mapping[int, int] | None:
         """Where the query began, None if that was the earliest message."""
         is_chosen = start.is_initial and not isinstance(self._options.starting, Earliest)
         return start.following if is_chosen else start.start
 
-    def _has_moved(self, begin: Mapping[int, int], following: Mapping[int, int], extents: Extents) -> bool:
-        """Whether there is anything to read. On Spark 4.0 every number counts: the checkpoint may hold any."""
-        known = self._effective(begin, extents) if self._has_starts else begin
-        return any(
-            number > max(known.get(each, base_of(each)), begin.get(each, base_of(each)))
-            for each, number in following.items()
-        )
-
-    def _effective(self, begin: Mapping[int, int], extents: Extents) -> dict[int, int]:
-        """Where reading begins in effect: not below the first message."""
-        bases = {each: base_of(each) for each in extents.following}
-        return {each: max(begin.get(each, base), extents.first.get(each, base)) for each, base in bases.items()}
-
-    def _present(self, begin: Mapping[int, int], ends: Mapping[int, int], extents: Extents) -> dict[int, int]:
-        """The first existing number in each partition with a backlog, so that gaps use up no share of the limit."""
-        found = self._effective(begin, extents)
+    def _present(self, backlog: Backlog) -> dict[int, int]:
+        """The first existing number in each partition with a backlog."""
+        found, ends, extents = backlog.effective, backlog.ends, backlog.extents
         asked = sorted(each for each, number in found.items() if number < ends[each] and each not in extents.whole)
         if not asked:
             return found
@@ -373,53 +510,23 @@ class Follower:
         with_retries(options.connection, f"looking for the next messages of {options.entity}", look)
         return found
 
-    # ---- lost partitions
+    # ---- what is lost, and what is finished
 
-    def _lost(self, start: Offset, extents: Extents) -> set[int]:
-        """Partitions to read from their base: all if the entity has another generation, else those that end below the
-        offset.
-
-        ConnectorError(DATA_LOSS) with `failOnDataLoss`.
-        """
-        self._lost_now = set()
-        if is_other(start.generation, extents.generation):
-            self._lost_now = {*start.following, *extents.following}
-            text = other_generation(start.entity, start.generation, extents.generation)
+    def _lost(self, offset: Offset, extents: Extents) -> frozenset[int]:
+        """As `replaced`; ConnectorError(DATA_LOSS) with `failOnDataLoss`."""
+        lost, text = replaced(offset, extents)
+        if text:
             tell_loss(text, fails=self._options.fail_on_data_loss)
-            return self._lost_now
-        if not extents.exact:  # the end of an empty partition is not known, so only messages tell
-            younger = younger_than_read(start, extents.found)
-            if younger is not None:
-                self._lost_now = {*start.following, *extents.following}
-                tell_loss(younger, fails=self._options.fail_on_data_loss)
-            return self._lost_now
-        self._lost_now = lost = {
-            each
-            for each, number in start.following.items()
-            if each not in extents.unavailable and number > extents.following.get(each, base_of(each))
-        }
-        if lost:
-            self._complain(start, extents, lost)
         return lost
 
-    def _check_end(self, end: Offset) -> None:
-        """Check that a batch of an earlier run can still be read."""
-        self._lost(end, self._look(end))
-
-    def _complain(self, offset: Offset, extents: Extents, lost: set[int]) -> None:
-        partition = min(lost)
-        ends_at = extents.following.get(partition)
-        text = (
-            f"{offset.entity}: the checkpoint is at sequence number {offset.following[partition]} in partition "
-            f"{partition}, "
-            + ("which no longer exists" if ends_at is None else f"where the next message gets {ends_at}")
-            + ": the entity was deleted and created again"
-        )
-        tell_loss(text, fails=self._options.fail_on_data_loss)
-
-    def _settle(self, offset: Offset) -> None:
+    def _settle(self, offset: Offset, extents: Extents, lost: Set[int]) -> None:
         """Delete the messages below the offset, except in partitions that were replaced: those hold unread messages."""
         if self._settler is not None:
-            finished = {each: number for each, number in offset.following.items() if each not in self._lost_now}
-            generation = offset.generation or self._generation
-            self._settler.settle(finished, by_range=self._exact is True, generation=generation, times=offset.times)
+            finished = {each: number for each, number in offset.following.items() if each not in lost}
+            generation = offset.generation or extents.generation
+            self._settler.settle(finished, by_range=extents.exact, generation=generation, times=offset.times)
+
+
+def _is_first(state: State) -> bool:
+    """Whether there was no look from a start yet."""
+    return isinstance(state, New) or (isinstance(state, Ending) and state.is_new)

@@ -19,8 +19,7 @@ from pyspark.sql.datasource import InputPartition
 from ..codec import head
 from ..options import SourceOptions
 from ..position import Earliest, Latest
-from ..timing import monotonic_s, sleep
-from .admission import TriggerGate
+from ..timing import monotonic_s
 from .browse import pages
 from .drain import ExactSettler
 from .follow import Follower, began_late
@@ -39,11 +38,10 @@ from .offsets import (
     within,
     without,
 )
-from .outage import OutageWatch
-from .pace import Pace
 from .peeks import PatientPeeks
 from .plan import NumbersTask, split_runs
-from .positions import Extents, ExtentTracker, starts_at
+from .polling import Json, Polling
+from .positions import Extents, starts_at
 from .retries import management_node, with_retries
 
 log = logging.getLogger("emubus.spark")
@@ -57,8 +55,6 @@ SURE_S: Final = 10.0
 PEEK_COUNT: Final = 500
 NUMBERS_COUNT: Final = 2_000
 """Messages and numbers of one request."""
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -85,16 +81,11 @@ class Look:
     """Whether an offset has to be stored though there may be nothing to read."""
 
 
-class SubQueueFollower:
+class SubQueueFollower(Polling[ExactSettler]):
     """Answers Spark's questions about one sub-queue. Errors are ConnectorError."""
 
     def __init__(self, options: SourceOptions) -> None:
-        self._options = options
-        self._extents = ExtentTracker(options)
-        self._outage = OutageWatch(options.entity, options.on_outage, options.outage_timeout_s)
-        self._pace = Pace(options.poll_interval_s, options.requests_per_s)
-        self._gate = TriggerGate(options.min_messages_per_trigger, options.max_trigger_delay_s)
-        self._settler = ExactSettler(options) if options.mode == "drain" else None
+        super().__init__(options, ExactSettler(options) if options.mode == "drain" else None)
         self._initial: SeenOffset | None = None
         self._listing: Listing | None = None
         self._listed_at_s = 0.0
@@ -126,26 +117,8 @@ class SubQueueFollower:
         """
         if start_json is None:
             return self._all_there()
-        deadline_s = monotonic_s() + self._options.poll_interval_s
-        while True:
-            sleep(self._pace.wait_s(monotonic_s()))
-            self.look(start_json)
-            taken = self._take(count_max, all_available=all_available)
-            if taken is not None:
-                self._gate.went(monotonic_s())
-                self._pace.found()
-                return taken[0]
-            self._pace.nothing(self._request_count, monotonic_s())
-            if self._frozen is not None and self._outage.waits:
-                continue  # the query ends when all partitions are read
-            left_s = deadline_s - monotonic_s()
-            if self._frozen is not None or left_s <= 0:
-                break
-            sleep(min(left_s, self._pace.wait_s(monotonic_s())))
-            if deadline_s <= monotonic_s():
-                break
-        self.rest()
-        return start_json
+        end_json = self._poll(lambda: self.look(start_json), count_max, all_available=all_available)
+        return start_json if end_json is None else end_json
 
     # ---- calls of a planner of several entities, in the place of `latest`
 
@@ -166,26 +139,10 @@ class SubQueueFollower:
             self._settle(start, listing)
         return size_of(unread)
 
-    def take(self, count_max: int | None) -> tuple[Json, int] | None:
-        """The end of the next batch after `look`, and how many messages it has; None if there is nothing."""
-        return self._take(count_max, all_available=count_max is None)
-
     def unmoved(self) -> Json:
         """The offset of the last `look`."""
         assert self._last is not None
         return self._last.start_json
-
-    def rest(self) -> None:
-        """There is nothing to read now: wait until what is finished is deleted."""
-        if self._frozen is not None:
-            self._outage.tell_left()
-        if self._settler is not None:
-            self._settler.wait(insist=self._frozen is not None)
-
-    @property
-    def waits(self) -> bool:
-        """Whether a query that is to end waits for partitions that are out."""
-        return self._outage.waits
 
     @property
     def request_count(self) -> int:
@@ -232,10 +189,9 @@ class SubQueueFollower:
             if isinstance(end, SeenOffset) and not self._check(end, listing):
                 self._settle(end, listing)
 
-    def stop(self) -> None:
-        """Stop the thread that deletes."""
-        if self._settler is not None:
-            self._settler.stop()
+    @property
+    def _is_ending(self) -> bool:
+        return self._frozen is not None
 
     # ---- what is there
 

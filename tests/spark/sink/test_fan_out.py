@@ -15,6 +15,7 @@ import pytest
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.testing import EmubusServer
 
+from ...rounds import rounds
 from .kit import Rig
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def kill_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield batch.slice(batch.num_rows // 2)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(rounds(2, 20)))
 def test_no_row_of_a_random_plan_is_lost_and_none_doubled_when_tasks_and_the_write_are_repeated(
     spark: SparkSession, server: EmubusServer, rig: Rig, seed: int
 ) -> None:

@@ -20,7 +20,7 @@ from emubus.broker.entities.router import BACKLOG_MESSAGES
 from emubus.codec.encode import encode
 from emubus.codec.types import Symbol
 from emubus.spark_connector.options import SourceOptions, source_options
-from emubus.spark_connector.source import claim, follow, outage, peeks, positions, retries, sub_queue
+from emubus.spark_connector.source import claim, follow, outage, peeks, polling, positions, retries, sub_queue
 from emubus.spark_connector.source.batch import BatchReader
 from emubus.spark_connector.source.stream import StreamReader
 from emubus.spark_connector.wire.pool import pooled
@@ -187,7 +187,7 @@ class FakeTime:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.now_s = 1000.0
         self.at_wait: Callable[[float], None] = lambda _: None
-        for module in (follow, sub_queue, claim, retries, positions, outage, peeks):
+        for module in (follow, polling, sub_queue, claim, retries, positions, outage, peeks):
             for name, stand_in in (("monotonic_s", lambda: self.now_s), ("sleep", self.sleep)):
                 if hasattr(module, name):
                     patch.setattr(module, name, stand_in)

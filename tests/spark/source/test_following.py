@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 from emubus.broker.api import OutageKind
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.spark_connector.errors import Code, ConnectorError
-from emubus.spark_connector.source import follow, stream
+from emubus.spark_connector.source import follow, polling, stream
 from emubus.spark_connector.source.stream import StreamReader
 from emubus.testing import EmubusServer
 
@@ -134,8 +134,9 @@ def test_idle_queries_are_made_to_wait_and_asked_offsets_are_returned_as_they_ar
         nonlocal now_s
         now_s += seconds
 
-    monkeypatch.setattr(follow, "monotonic_s", lambda: now_s)
-    monkeypatch.setattr(follow, "sleep", sleep)
+    for module in (follow, polling):
+        monkeypatch.setattr(module, "monotonic_s", lambda: now_s)
+    monkeypatch.setattr(polling, "sleep", sleep)
     send_texts(server, queue, 1)
     reader = StreamReader(options_of(server, queue, pollInterval="1500ms"), NUMBERS)
     start = json_again(reader.latestOffset(json_again(reader.initialOffset()), ReadAllAvailable()))
