@@ -75,6 +75,9 @@ class Runner:
         if "schema" in read:
             reader = reader.schema(read["schema"])
         frame = reader.load().selectExpr(*self._plan["select"])
+        if "copies" in self._plan:
+            frame = frame.selectExpr("*", f"explode(sequence(1, {self._plan['copies']})) AS copy").drop("copy")
+            frame = frame.repartition(self._plan["partitions"])
         writer = frame.writeStream.queryName(self._name).format(write["format"]).options(**write["options"])
         if self._is_last:
             writer = writer.trigger(availableNow=True)
@@ -86,7 +89,8 @@ class Runner:
 def main() -> None:
     """Run the plan: {"conf": {…}, "queries": {name: {"read": …, "select": […], "write": …}}}.
 
-    A plan may have a "master", and a query may have "every": the time between its batches.
+    A plan may have a "master", and a query may have "every": the time between its batches, and "copies": how many
+    equal rows are made of each, in so many "partitions".
     """
     from pyspark.sql import SparkSession
 
