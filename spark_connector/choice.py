@@ -71,7 +71,6 @@ class EntityChoice:
         return path.lower() in {each.lower() for each in self.paths}
 
     def has(self, path: str) -> bool:
-        """Whether the path is named or matches."""
         is_sub_queue = path.lower().endswith(self.sub_queue.lower())
         of_entity = path[: len(path) - len(self.sub_queue)]
         matches = self.pattern is not None and is_sub_queue and self.pattern.matches(of_entity)

@@ -277,7 +277,6 @@ def _decimal128(value: object) -> bytes:
 
 
 def _property_values(place: _Place, array: Any, properties_format: PropertiesFormat) -> list[bytes]:
-    """Return the encoded values of application properties."""
     kind = array.type
     encoder = next((each for holds, each in _VALUE_TYPES if holds(kind)), None)
     if encoder is None:

@@ -56,19 +56,15 @@ class TcpStream:
         self._sock = sock
 
     def fileno(self) -> int:
-        """As in `Stream`."""
         return self._sock.fileno()
 
     def recv_into(self, view: memoryview) -> int:
-        """As in `Stream`."""
         return self._sock.recv_into(view)
 
     def send(self, view: memoryview) -> int:
-        """As in `Stream`."""
         return self._sock.send(view)
 
     def close(self) -> None:
-        """As in `Stream`."""
         self._sock.close()
 
     def has_kept(self) -> bool:
@@ -91,22 +87,18 @@ class TlsStream:
         self._sock = sock
 
     def fileno(self) -> int:
-        """As in `Stream`."""
         return self._sock.fileno()
 
     def close(self) -> None:
-        """As in `Stream`."""
         self._sock.close()
 
     def recv_into(self, view: memoryview) -> int:
-        """As in `Stream`."""
         try:
             return self._sock.recv_into(view)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             raise BlockingIOError from None
 
     def send(self, view: memoryview) -> int:
-        """As in `Stream`."""
         try:
             return self._sock.send(view)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):

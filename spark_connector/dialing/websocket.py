@@ -65,15 +65,12 @@ class WebSocketStream:
         self._take_events()  # what came right behind the handshake
 
     def fileno(self) -> int:
-        """As in `Stream`."""
         return self._below.fileno()
 
     def close(self) -> None:
-        """As in `Stream`."""
         self._below.close()
 
     def recv_into(self, view: memoryview) -> int:
-        """As in `Stream`."""
         while not self._kept:
             if self._ended:
                 return 0
@@ -91,7 +88,6 @@ class WebSocketStream:
         return size
 
     def send(self, view: memoryview) -> int:
-        """As in `Stream`."""
         self.flush()
         if self._unsent:
             raise BlockingIOError
@@ -108,11 +104,9 @@ class WebSocketStream:
         return bool(self._kept) or self._ended or self._below.has_kept()
 
     def has_unsent(self) -> bool:
-        """As in `Stream`."""
         return bool(self._unsent)
 
     def flush(self) -> None:
-        """As in `Stream`."""
         while self._unsent:
             try:
                 sent = self._below.send(memoryview(bytes(self._unsent)))

@@ -20,7 +20,6 @@ from . import job
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program; its exit code."""
     parser = job.make_parser("archive", __doc__)
     job.add_connection(parser, what="the source, like maxMessagesPerTrigger=100000")
     job.add_source(parser)

@@ -22,7 +22,6 @@ from . import job
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program; its exit code."""
     parser = job.make_parser("copy_entity", __doc__)
     job.add_connection(parser, "from-", "the source")
     job.add_source(parser, "from-")
@@ -36,7 +35,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def copy_entity(run: job.Job) -> str:
-    """Read, and send."""
     arguments = run.arguments
     if arguments.once == (arguments.checkpoint is not None):
         raise job.WrongArgumentsError("give one of --once and --checkpoint")

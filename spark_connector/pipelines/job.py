@@ -81,7 +81,6 @@ def add_connection(parser: ArgumentParser, prefix: str = "", what: str = "the co
 
 
 def add_source(parser: ArgumentParser, prefix: str = "") -> None:
-    """Which entity is read."""
     parser.add_argument(f"--{prefix}queue", metavar="QUEUE", help="read this queue")
     parser.add_argument(f"--{prefix}topic", metavar="TOPIC", help="read a subscription of this topic")
     parser.add_argument(f"--{prefix}subscription", metavar="NAME", help="which subscription")
@@ -89,7 +88,6 @@ def add_source(parser: ArgumentParser, prefix: str = "") -> None:
 
 
 def add_target(parser: ArgumentParser, prefix: str = "") -> None:
-    """Which entity is written."""
     parser.add_argument(f"--{prefix}queue", metavar="QUEUE", help="write to this queue")
     parser.add_argument(f"--{prefix}topic", metavar="TOPIC", help="write to this topic")
 
@@ -300,7 +298,6 @@ class Job:
     # ---- telling
 
     def say(self, text: str) -> None:
-        """One line on stderr."""
         sys.stderr.write(f"{self.name}: {text}\n")
         sys.stderr.flush()
 

@@ -50,12 +50,10 @@ class Skew:
 
     @property
     def total(self) -> int:
-        """All messages."""
         return sum(each.messages for each in self.partitions.values())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program; its exit code."""
     parser = job.make_parser("key_skew", __doc__)
     job.add_connection(parser, what="the source")
     job.add_source(parser)
@@ -75,7 +73,6 @@ def _top(text: str) -> int:
 
 
 def key_skew(run: job.Job) -> str:
-    """Count, draw, and give the table."""
     arguments = run.arguments
     plot = Path(arguments.plot)
     if plot.suffix.lower() != ".svg" or not plot.parent.is_dir():
@@ -132,7 +129,6 @@ def _key(key: str) -> Column:
 
 
 def table(skew: Skew) -> Iterator[str]:
-    """The lines to show."""
     total, most = skew.total, max(each.messages for each in skew.partitions.values())
     yield f"{'partition':>9}  {'messages':>12}  {'share':>6}  {'keys':>9}  {'keyless':>9}"
     for partition, each in skew.partitions.items():

@@ -29,7 +29,6 @@ TASKS_MAX: Final = 10_000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program; its exit code."""
     parser = job.make_parser("replay", __doc__)
     job.add_connection(parser, what="the sink; applicationPropertiesFormat=text for an archive written so")
     job.add_target(parser)
@@ -50,7 +49,6 @@ def tasks(text: str) -> int:
 
 
 def replay(run: job.Job) -> str:
-    """Read the archive, sort, send."""
     arguments = run.arguments
     options = job.connector_options(arguments, applicationPropertiesFormat="json")
     if arguments.total_order:

@@ -50,11 +50,9 @@ class Tally:
     skipped: list[int] = field(default_factory=list)  # rows that no service would take, with onOversize=skip
 
     def sent_again(self, count: int = 1) -> None:
-        """So many deliveries are sent again."""
         self.repeated += count
 
     def delivered(self, parcel: Parcel) -> None:
-        """The service has accepted a parcel."""
         self.rows += len(parcel.rows)
         self.size_bytes += parcel.size_bytes
         self.deliveries += 1
@@ -121,7 +119,6 @@ class Courier(ABC):
         self._attempts += 1
 
     def _well(self) -> None:
-        """A delivery succeeded."""
         self._trouble_at_s = None
         self._attempts = 0
 
@@ -156,6 +153,8 @@ class Delivery(Courier):
         """Deliver everything, then return the connection to the pool."""
         while self._lines:
             self._step(wait=True)
+        assert not self._in_flight
+        assert self._backlog_bytes == 0  # or parcels were counted twice, and `put` would block for ever
         self._routes.close()
 
     # ---- lines
@@ -252,6 +251,7 @@ class Delivery(Courier):
             return
         parcel = line.parcels[0]
         self._slots += _cost(parcel)
+        assert self._slots <= self._options.max_in_flight * SINGLES_PER_ENVELOPE
         if error is None:
             self._well()
             self.tally.delivered(parcel)
@@ -306,7 +306,6 @@ class Delivery(Courier):
 
 
 def explained(error: ConnectorError, parcel: Parcel) -> ConnectorError:
-    """A refusal, with its rows and entity."""
     return ConnectorError(error.code, f"{_where(parcel)}: {error.text}", condition=error.condition)
 
 

@@ -39,6 +39,7 @@ from .task import Task
 
 DIGEST_BYTES: Final = 12
 KEY_BYTES: Final = 8  # of a digest, for counting
+assert KEY_BYTES <= DIGEST_BYTES
 _MERGE_RATIO: Final = 2  # a run of keys that is not longer than this many times the next one is merged with it
 
 
@@ -150,7 +151,6 @@ def equal_across(tasks: Iterable[bytes]) -> int:
 
 
 def _before_each(keys: Sequence[bytes]) -> Iterator[int]:
-    """How many equal keys come before each."""
     counted: Counter[bytes] = Counter()
     for key in keys:
         yield counted[key]

@@ -41,11 +41,9 @@ class Routes:
         return sender
 
     def open_senders(self) -> Iterable[tuple[str, Sender]]:
-        """The links that are open."""
         return list(self._senders.items())
 
     def abandon(self, error: BaseException) -> None:
-        """Discard the connection because of `error`."""
         lent, self._lent = self._lent, None
         self._connection = None
         self._senders.clear()

@@ -46,7 +46,6 @@ class Parcel:
 
     @property
     def target(self) -> str:
-        """The entity."""
         return self.key[0]
 
     @property
@@ -68,7 +67,6 @@ class Parcel:
         return now_s - self.failed_at_s
 
     def send_again(self) -> None:
-        """There will be another attempt."""
         self.attempts += 1
 
     def add(self, number: int, row: EncodedRow, size_bytes: int) -> None:
@@ -84,7 +82,6 @@ class Parcel:
         return envelope([row.data for row in self.rows], self.rows[0]), True
 
     def split(self, cause: Code) -> list[Parcel]:
-        """A parcel for each message."""
         return [
             Parcel(self.key, [number], [row], len(row.data), cause=cause)
             for number, row in zip(self.numbers, self.rows, strict=True)
@@ -128,7 +125,6 @@ class Grouper:
         return done
 
     def limits(self, target: str) -> Limits:
-        """What a delivery to `target` may hold."""
         known = self._limits.get(target)
         if known is None:
             known = self._limits[target] = self._limits_of(target)

@@ -45,7 +45,6 @@ class Task:
 
     @property
     def name(self) -> str:
-        """The partition of this write."""
         return f"{self.write}/{self.partition_id}"
 
     def position_id(self, row: int) -> str:

@@ -54,7 +54,6 @@ class TransactionalDelivery(Courier):
         return super().limits(target)
 
     def put(self, parcel: Parcel) -> None:
-        """Hold a parcel until the end."""
         self._parcels.append(parcel)
         self._size_bytes += parcel.size_bytes
         if self._size_bytes > TRANSACTION_BYTES_MAX:

@@ -97,7 +97,6 @@ class _RowSink:
 
     @property
     def shared_keys(self) -> bytes:
-        """As `RowIds.shared_keys`."""
         return b"" if self._row_ids is None else self._row_ids.shared_keys
 
     def take(self, columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> None:

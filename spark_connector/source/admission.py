@@ -59,5 +59,4 @@ class TriggerGate:
         return count >= self.count_min or now_s - self._last_at_s >= self.delay_max_s
 
     def went(self, now_s: float) -> None:
-        """A batch was begun."""
         self._last_at_s = now_s

@@ -59,7 +59,6 @@ class BatchReader(DataSourceReader):
 
 
 def _plan(options: SourceOptions, connection: Any) -> list[InputPartition]:
-    """The tasks for one entity."""
     extents = ExtentTracker(options).look(connection, {})
     if options.on_outage == "wait":
         extents.demand_all(options.entity, "spark.read with onOutage=wait")

@@ -124,7 +124,6 @@ class Claimer:
         return self._offset(self._start, [])
 
     def rest(self) -> None:
-        """There is nothing to claim now."""
         if self._frozen is not None:
             self._outage.tell_left()
 
@@ -135,7 +134,6 @@ class Claimer:
 
     @property
     def request_count(self) -> int:
-        """Requests of a round that finds nothing."""
         return ROUND_REQUESTS
 
     def _offset(self, start: ClaimOffset, claimed: list[int]) -> Json:

@@ -25,7 +25,6 @@ _held: dict[str, socket.socket] = {}  # by name, of the entities that this proce
 
 
 def sign_of(options: SourceOptions) -> str:
-    """The name of an entity's sign."""
     endpoint = options.connection.endpoint
     name = f"{endpoint.host}:{endpoint.port}/{options.entity}".casefold()
     return f"\0emubus-drain-{blake2b(name.encode(), digest_size=8).hexdigest()}"

@@ -162,7 +162,6 @@ class Backlog:
 
     @property
     def effective(self) -> dict[int, int]:
-        """As above."""
         extents = self.extents
         return {
             each: max(self.begin.get(each, base_of(each)), extents.first.get(each, base_of(each)))
@@ -327,13 +326,11 @@ class Follower(Polling[Settler]):
         return self._backlog.waiting
 
     def unmoved(self) -> Json:
-        """The offset of the last `look`."""
         assert self._backlog is not None
         return self._backlog.start.to_json()
 
     @property
     def request_count(self) -> int:
-        """Requests of the last look."""
         return self._extents.request_count
 
     # ---- the rest of Spark's calls

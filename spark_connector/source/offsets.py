@@ -21,7 +21,6 @@ _WITHIN: Final = (1 << PARTITION_SHIFT) - 1
 
 
 def partition_of(number: int) -> int:
-    """The partition of a whole sequence number."""
     return number >> PARTITION_SHIFT & PARTITION_ID_MAX
 
 
@@ -87,7 +86,6 @@ class ClaimOffset:
     generation: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON for Spark's checkpoint."""
         found: dict[str, Any] = {
             "v": VERSION,
             "e": self.entity,
@@ -266,7 +264,6 @@ def first_of(runs: Sequence[Run], count_max: int | None, runs_max: int) -> tuple
 
 
 def size_of(runs: Iterable[Run]) -> int:
-    """How many numbers there are."""
     return sum(count for _, count in runs)
 
 
@@ -281,6 +278,7 @@ def _flat(runs: Iterable[Run]) -> list[int]:
 
 
 def _unflattened(raw: Sequence[int]) -> tuple[Run, ...]:
+    """The inverse of `_flat`."""
     found: list[Run] = []
     end = 0
     for gap, count in zip(raw[::2], raw[1::2], strict=True):

@@ -53,7 +53,6 @@ class PatientPeeks:
         return _Asked((from_sequence_number, count, partition_id), pending, self._pause_count)
 
     def end(self, pending: Any) -> bytes | None:
-        """The answer to `begin_peek`."""
         while True:
             try:
                 reply: bytes | None = self._management.end(pending.pending)

@@ -94,6 +94,7 @@ def split(spans: Iterable[Span], count_min: int | None, size_max: int | None) ->
         count = -(-length // size)
         edges = [span.low + length * index // count for index in range(count + 1)]
         pieces += [Span(low, high) for low, high in pairwise(edges)]
+    assert sum(each.high - each.low for each in pieces) == total
     return pieces
 
 
@@ -138,7 +139,9 @@ def split_runs(runs: Sequence[Run], count_min: int | None, size_max: int | None)
             if not room:
                 groups.append(tuple(group))
                 group, room = [], size
-    return [*groups, tuple(group)] if group else groups
+    groups = [*groups, tuple(group)] if group else groups
+    assert sum(count for group in groups for _, count in group) == total
+    return groups
 
 
 def stretches(runs: Iterable[Run]) -> list[Span]:

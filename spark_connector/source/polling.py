@@ -116,6 +116,5 @@ class Polling(ABC, Generic[S]):
         return self._outage.waits
 
     def stop(self) -> None:
-        """Stop the thread that deletes."""
         if self._settler is not None:
             self._settler.stop()

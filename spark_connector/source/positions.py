@@ -279,5 +279,4 @@ def _at_time(at_ms: int, extents: Extents, management: Any, entity: str, option:
 
 
 def is_sub_queue(entity: str) -> bool:
-    """Whether the path is a dead-letter queue."""
     return "/$" in entity

@@ -118,7 +118,6 @@ class TaskRows:
 
     @property
     def are_enough(self) -> bool:
-        """Whether they make a batch."""
         return self.messages.rows >= BATCH_ROWS_MIN or self.messages.size_bytes >= BATCH_BYTES_MIN
 
     def take(self) -> Any:

@@ -110,7 +110,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # noqa: N802  one signature for all versions
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
-        """Where the next batch ends."""
         if start is None:
             return self._planner().latest(None, None, all_available=True)
         # Trigger.Once and a query without limits make the same call; neither limits the batch.
@@ -122,7 +121,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner().report()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The tasks of a batch."""
         return self._planner().plan(start, end)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -139,7 +137,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner().committed(end)
 
     def stop(self) -> None:
-        """The query is over."""
         if self._planned_by is not None:
             self._planned_by.stop()
 
@@ -164,7 +161,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _planner_of(options: SourceOptions) -> Follower | SubQueueFollower | Claimer:
-    """The planner of one entity."""
     if options.mode == "drain":
         announce_drain(options)
     if options.mode == "claim":

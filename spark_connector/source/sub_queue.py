@@ -140,13 +140,11 @@ class SubQueueFollower(Polling[ExactSettler]):
         return size_of(unread)
 
     def unmoved(self) -> Json:
-        """The offset of the last `look`."""
         assert self._last is not None
         return self._last.start_json
 
     @property
     def request_count(self) -> int:
-        """Requests of the last look."""
         return self._request_count
 
     # ---- the rest of Spark's calls
@@ -354,6 +352,7 @@ class SubQueueFollower(Polling[ExactSettler]):
             times={**start.times, **_times(listing, seen)},
         )
         self._unread = without(unread, batch)
+        assert not within(batch, start.seen)  # each message is read once
         return end.to_json(), size_of(batch)
 
     def _bounded(

@@ -103,7 +103,6 @@ class Connection:
         return receiver
 
     def transaction(self) -> Transaction:
-        """A transaction that isn't declared yet."""
         self._check()
         if self._coordinator is None or self._coordinator.lost is not None:
             self._coordinator = Coordinator(self._engine)

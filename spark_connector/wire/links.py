@@ -70,7 +70,6 @@ class BaseLink:
             raise copy(self.lost)
 
     def properties(self) -> dict[str, Any]:
-        """The properties of the peer's attach."""
         value = value_of(lib.pn_link_remote_properties(self.pointer))
         return value if isinstance(value, dict) else {}
 

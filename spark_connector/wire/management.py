@@ -107,12 +107,10 @@ class Management:
         return self._requests.lost
 
     def discard(self) -> None:
-        """Detach its links."""
         self._requests.discard()
 
     @property
     def open_count(self) -> int:
-        """Requests in flight."""
         return self._requests.open_count
 
     # ---- looking
@@ -148,7 +146,6 @@ class Management:
         return self._requests.begin(PEEK, body, self._properties)
 
     def end(self, pending: Pending) -> bytes | None:
-        """Wait for the answer to `begin_peek`."""
         data = self._requests.end(pending)
         head = read_head(data)
         status, condition, _ = _status(head)
@@ -281,7 +278,6 @@ class Management:
         return self._requests.begin(UPDATE_DISPOSITION, body, self._properties)
 
     def end_disposition(self, pending: Pending) -> None:
-        """Wait for the answer to `begin_disposition`."""
         data = self._requests.end(pending)
         self._required(_response(data, read_head(data)))
 

@@ -136,7 +136,6 @@ class Requests:
 
     @property
     def open_count(self) -> int:
-        """Requests whose responses were not taken yet."""
         return len(self._replier.waiting) + len(self._replier.replies)
 
     @property

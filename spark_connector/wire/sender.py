@@ -135,7 +135,6 @@ class Sender(BaseLink):
                 raise copy(self.lost)
 
     def on_delivery(self, delivery: Pointer) -> None:
-        """Handle an outcome."""
         state = lib.pn_delivery_remote_state(delivery)
         settled = lib.pn_delivery_settled(delivery)
         if not settled and (not state or state == lib.PN_RECEIVED):

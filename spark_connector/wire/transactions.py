@@ -35,7 +35,6 @@ class Coordinator(BaseLink):
         self.attach(self._timeout_s)
 
     def on_open(self) -> None:
-        """The coordinator has no address."""
         self.attached = lib.pn_terminus_get_type(lib.pn_link_remote_target(self.pointer)) == COORDINATOR
 
     def ask(self, code: int, fields: list[object]) -> tuple[int, Any]:
@@ -62,7 +61,6 @@ class Coordinator(BaseLink):
             raise copy(self.lost)
 
     def on_delivery(self, delivery: Pointer) -> None:
-        """The coordinator's answer."""
         state = int(lib.pn_delivery_remote_state(delivery))
         if not state and not lib.pn_delivery_settled(delivery):
             return
@@ -91,11 +89,9 @@ class Transaction:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is declared and not discharged."""
         return self._id is not None
 
     def declare(self) -> None:
-        """Begin the transaction."""
         if self._id is not None:
             raise ValueError("the transaction is declared already")
         state, value = self._coordinator.ask(DECLARE, [None])

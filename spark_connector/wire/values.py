@@ -28,12 +28,10 @@ _LONG, _UUID = 0x81, 0x98  # constructors
 
 
 def longs(values: Iterable[int]) -> Array:
-    """An array of longs."""
     return Array(_LONG, tuple(map(int, values)))
 
 
 def uuids(values: Iterable[UUID]) -> Array:
-    """An array of uuids."""
     return Array(_UUID, tuple(values))
 
 

@@ -166,7 +166,6 @@ class JointPlanner:
         """Nothing: the next `latest` gets it as its start."""
 
     def stop(self) -> None:
-        """Stop what the planners have begun."""
         for planner in self._planners.values():
             planner.stop()
 
