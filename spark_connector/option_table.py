@@ -13,8 +13,8 @@ from enum import Flag, auto
 from types import MappingProxyType
 from typing import Any, Generic, Literal, TypeVar
 
+from ..codec.durations import format_time, parse_seconds
 from .choice import EntityPattern, parse_pattern
-from .durations import parse_duration, show_duration
 from .position import PARTITION_ID_MAX, Earliest, Latest, Position, parse_position
 
 T = TypeVar("T")
@@ -95,15 +95,15 @@ def _whole(minimum: int, maximum: int) -> Kind[int]:
 
 
 def _duration(minimum: str, maximum: str) -> Kind[float]:
-    low, high = parse_duration(minimum), parse_duration(maximum)
+    low, high = parse_seconds(minimum), parse_seconds(maximum)
 
     def parse(value: str) -> float:
-        seconds = parse_duration(value)
+        seconds = parse_seconds(value)
         if not low <= seconds <= high:
             raise ValueError
         return seconds
 
-    return Kind(f"a duration from {minimum} to {maximum}, like {show_duration(min(high, max(low, 5.0)))}", parse)
+    return Kind(f"a duration from {minimum} to {maximum}, like {format_time(1000 * min(high, max(low, 5.0)))}", parse)
 
 
 def _choice(*choices: C, also: Mapping[str, C] = MappingProxyType({})) -> Kind[C]:

@@ -54,7 +54,7 @@ MAY_IMPORT: dict[str, set[str]] = {  # room: what it may import besides itself
     "storage": set(),
     GROUND: {"codec"},
     "broker/message": {GROUND, "codec"},
-    "broker/model": {GROUND, "storage"},
+    "broker/model": {GROUND, "codec", "storage"},
     "broker/rules": {GROUND, "broker/message", "broker/model", "codec"},
     "broker/partition": {GROUND, "broker/message", "broker/model"},
     "broker/stores": {GROUND, "broker/model", "broker/partition", "storage"},
@@ -96,14 +96,14 @@ MAY_IMPORT: dict[str, set[str]] = {  # room: what it may import besides itself
     "spark_connector/codec": {SPARK, "codec"},
     "spark_connector/dialing": {SPARK},
     "spark_connector/wire": {SPARK, "spark_connector/dialing", "codec"},
-    SPARK_OPTIONS: {SPARK, "spark_connector/codec", "spark_connector/dialing"},
+    SPARK_OPTIONS: {SPARK, "spark_connector/codec", "spark_connector/dialing", "codec"},
     "spark_connector/sink": {SPARK, SPARK_OPTIONS, "spark_connector/codec", "spark_connector/wire"},
-    SPARK_PLANNERS: {SPARK, SPARK_OPTIONS, "spark_connector/codec", "spark_connector/wire"},
+    SPARK_PLANNERS: {SPARK, SPARK_OPTIONS, "spark_connector/codec", "spark_connector/wire", "codec"},
     "spark_connector/source/several": {SPARK, SPARK_OPTIONS, SPARK_PLANNERS, "spark_connector/dialing"},
     SPARK_READERS: {SPARK, SPARK_OPTIONS, SPARK_PLANNERS, "spark_connector/source/several"},
     SPARK_FACADE: {SPARK, SPARK_OPTIONS, SPARK_READERS, "spark_connector/sink", "spark_connector/source/several"},
-    "spark_connector/pipelines": {SPARK, SPARK_OPTIONS, SPARK_FACADE},
-    "emubus/config_file": {GROUND, "broker/admin", "broker/model", "broker/rules"},
+    "spark_connector/pipelines": {SPARK, SPARK_OPTIONS, SPARK_FACADE, "codec"},
+    "emubus/config_file": {GROUND, "broker/admin", "broker/model", "broker/rules", "codec"},
     "emubus": {
         *(GROUND, FACADE, "broker/admin", "broker/model", "codec", "conditions", "story"),
         *(AMQP, AMQP_ROOF, "emubus/config_file", "storage", "telemetry", WEB, WEB_SERVER),
@@ -117,7 +117,7 @@ MAY_IMPORT: dict[str, set[str]] = {  # room: what it may import besides itself
         *(SPARK, "spark_connector/codec", "spark_connector/wire"),  # the import of messages is a client
     },
     "emubus/commands": {
-        *(GROUND, FACADE, "broker/admin", "broker/model", "conditions"),
+        *(GROUND, FACADE, "broker/admin", "broker/model", "codec", "conditions"),
         *("emubus", "emubus/config_file", "emubus/importing", "emubus/kit", "spark_connector/wire"),
     },
     ENTRIES: {

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from ...codec.durations import format_duration, format_span
 from .. import service_errors
 from ..address import strip_authority
 from ..errors import BrokerError
@@ -30,7 +31,6 @@ from .descriptions import (
     TypedText,
     entity_key,
 )
-from .durations import format_duration, format_span
 from .profiles import KIB, MINUTE_MS, Limits, Partitioning, Profile, Range
 from .properties import SERVICE_NAMES as NAMES
 

@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
+from ...codec.durations import TICKS_PER_MS
 from ...codec.types import Int
 from ..errors import BrokerError
 from ..message.message import Message
 from .errors import FilterException
 from .names import SYSTEM_PROPERTIES, Section
-from .values import TICKS_PER_MS, Instant, Span, Value, normalise
+from .values import Instant, Span, Value, normalise
 
 
 class MessageContext:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from ...codec.durations import TICKS_PER_MS
 from ...codec.encode import encode
 from ...codec.sections import (
     APPLICATION_PROPERTIES,
@@ -23,7 +24,7 @@ from ..errors import BrokerError
 from ..message.message import INSTANT_MS_MAX, PROPERTY_NAMES, Message, parse_message
 from .errors import FilterException
 from .names import SYSTEM_PROPERTIES, Kind, Section, SystemProperty
-from .values import TICKS_PER_MS, Span, Value
+from .values import Span, Value
 
 _TTL_MS_MAX: Final = 0xFFFF_FFFF  # 49 days: the maximum of the header field
 _EXPIRY_POSITION: Final = PROPERTY_NAMES.index("absolute-expiry-time")

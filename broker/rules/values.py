@@ -18,7 +18,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from ...codec import decimals
+from ...codec import decimals, durations
+from ...codec.durations import TICKS_PER_MS, format_duration
 from ...codec.types import (
     Char,
     Decimal32,
@@ -33,7 +34,6 @@ from ...codec.types import (
     Ulong,
 )
 from ..model.descriptions import PropertyValue, TypedText
-from ..model.durations import format_duration, parse_duration
 from . import numbers
 from .errors import FilterException
 
@@ -71,7 +71,6 @@ class Opaque:
 OPAQUE: Final = Opaque()
 Value = bool | int | float | Decimal | str | uuid.UUID | Opaque | None
 
-TICKS_PER_MS: Final = 10_000
 TIME_SPAN: Final = "com.microsoft:timespan"
 DATE_TIME_OFFSET: Final = "com.microsoft:datetime-offset"
 URI: Final = "com.microsoft:uri"
@@ -356,12 +355,6 @@ ARITHMETIC: Final[Mapping[str, Callable[[Value, Value], Value]]] = {
 # ---------------------------------------------------------------- text
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_CLOCK_SPAN: Final = re.compile(
-    r"(?P<sign>-?)(?:(?P<days>\d{1,8})\.)?(?P<hours>\d{1,2}):(?P<minutes>\d{1,2})"
-    r"(?::(?P<seconds>\d{1,2})(?:\.(?P<fraction>\d{1,7}))?)?",
-    re.ASCII,
-)
-_BELOW_MS: Final = re.compile(r"\.\d{3}(\d{1,4})\d*S$", re.ASCII)
 _TICK: Final = re.compile(r"\.\d{6}(\d)", re.ASCII)
 _DECIMAL_TEXT: Final = re.compile(r"[+-]?(?:\d{1,60}(?:\.\d{0,60})?|\.\d{1,60})", re.ASCII)
 
@@ -377,23 +370,10 @@ def parse_instant(text: str) -> Instant:
 
 def parse_span(text: str) -> Span:
     """Parse an ISO 8601 duration (`PT1M`) or a .NET TimeSpan (`00:01:00`, `1.02:03:04.5`). Raises ValueError."""
-    match = _CLOCK_SPAN.fullmatch(text)
-    if match is None:
-        return _iso_span(text)
-    days, hours, minutes, seconds = (int(match.group(unit) or 0) for unit in ("days", "hours", "minutes", "seconds"))
-    ticks = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000 * TICKS_PER_MS
-    ticks += int((match.group("fraction") or "0").ljust(7, "0"))
-    return Span(-ticks if match.group("sign") else ticks)
-
-
-def _iso_span(text: str) -> Span:
-    body = text.removeprefix("-")
-    ticks = parse_duration(body) * TICKS_PER_MS
-    finer = _BELOW_MS.search(body)
-    ticks += int(finer.group(1).ljust(4, "0")) if finer is not None else 0
+    ticks = durations.parse_span(text)
     if ticks not in _INT64:
         raise ValueError(f"{text!r:.40} is longer than 10675199 days")
-    return Span(-ticks if body != text else ticks)
+    return Span(ticks)
 
 
 def iso_span(span: Span) -> str:

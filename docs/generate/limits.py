@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 
 from docs import DOCS
-from emubus.broker.model.durations import format_duration
 from emubus.broker.model.profiles import LIMITS, Defaults, Limits, Range
+from emubus.codec.durations import format_duration
 
 PAGE = DOCS / "LIMITS.md"
 

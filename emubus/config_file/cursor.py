@@ -20,8 +20,8 @@ from ..broker.model.descriptions import (
     TypedText,
     entity_key,
 )
-from ..broker.model.durations import parse_duration, parse_limit
 from ..broker.model.profiles import KIB
+from ..codec.durations import parse_duration, parse_limit
 from .json_text import JsonNode
 
 _T = TypeVar("_T")

@@ -33,9 +33,9 @@ from ..broker.model.descriptions import (
     entity_key,
     is_same,
 )
-from ..broker.model.durations import format_duration
 from ..broker.model.profiles import KIB
 from ..broker.model.properties import Value
+from ..codec.durations import format_duration
 from .properties import (
     CLIENT,
     CORRELATION_PROPERTIES,

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from ..durations import parse_duration
+from ...codec.durations import parse_seconds
 from ..errors import Code, ConnectorError
 from ..timing import monotonic_s, new_id
 
@@ -131,7 +131,7 @@ def trigger_of(arguments: Namespace) -> dict[str, Any]:
     if arguments.available_now:
         return {"availableNow": True}
     try:
-        return {"processingTime": f"{int(parse_duration(arguments.interval) * 1000)} milliseconds"}
+        return {"processingTime": f"{int(parse_seconds(arguments.interval) * 1000)} milliseconds"}
     except ValueError:
         raise WrongArgumentsError(f"--interval {arguments.interval!r} is no duration, like 500ms, 10s or 2m") from None
 

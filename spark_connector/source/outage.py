@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Set
 from typing import Final, Literal
 
-from ..durations import show_duration
+from ...codec.durations import format_time
 from ..errors import Code, ConnectorError
 from ..timing import monotonic_s, sleep
 
@@ -55,7 +55,7 @@ class OutageWatch:
         late = {each for each, since_s in self._since_s.items() if now_s - since_s >= self._timeout_s}
         if late and self._on_outage == "wait":
             remedy = "start the query again when they can, raise outageTimeout, or set onOutage=skip"
-            raise self._error(late, f" for {show_duration(self._timeout_s)} (outageTimeout)", remedy)
+            raise self._error(late, f" for {format_time(1000 * self._timeout_s)} (outageTimeout)", remedy)
 
     def wait_for(self, partitions: Set[int], look: Callable[[], object]) -> None:
         """Wait until these partitions, which a logged batch needs, can be reached; `look` calls `note`.

@@ -23,7 +23,6 @@ from emubus.broker.model.descriptions import (
     TrueFilter,
     TypedText,
 )
-from emubus.broker.model.durations import UNLIMITED_TEXT, format_duration, parse_duration, parse_limit
 from emubus.broker.model.profiles import (
     DAY_MS,
     HOUR_MS,
@@ -51,6 +50,7 @@ from emubus.broker.model.validation import (
     subscription_violations,
     topic_violations,
 )
+from emubus.codec.durations import UNLIMITED_TEXT
 
 STANDARD = LIMITS[Profile.STANDARD]
 PREMIUM = LIMITS[Profile.PREMIUM]
@@ -474,47 +474,7 @@ def test_what_older_data_does_not_have_gets_its_default_and_what_newer_data_has_
     assert RuleDescription.from_json({"name": "r"}) == RuleDescription("r", TrueFilter())
 
 
-# ---------------------------------------------------------------- durations
-
-
-@pytest.mark.parametrize(
-    ("text", "ms"),
-    [
-        ("PT1M", 60_000), ("P14D", 14 * DAY_MS), ("PT1H", HOUR_MS), ("P1DT2H3M4.5S", 93_784_500), ("PT0.25S", 250),
-        ("PT0S", 0), ("P1W", 7 * DAY_MS), ("P1Y", 365 * DAY_MS), ("P1M", 30 * DAY_MS), ("PT90S", 90_000),
-        ("PT5.4775807S", 5_477),
-    ],
-)  # fmt: skip
-def test_an_iso_8601_duration_is_read_in_milliseconds(text: str, ms: int) -> None:
-    assert parse_duration(text) == ms
-    assert parse_duration(format_duration(ms)) == ms
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "P", "PT", "P1DT", "1M", "PT1", "PT-1S", "-PT1S", "pt1m", "PT1M ", "00:01:00", "P1S", "PT1S1M", "PT.5S"],
-)
-def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="ISO 8601"):
-        parse_duration(text)
-
-
-def test_a_number_of_absurd_length_is_no_duration() -> None:
-    with pytest.raises(ValueError, match="ISO 8601"):
-        parse_duration(f"PT{'9' * 10_000}S")
-
-
-@pytest.mark.parametrize("text", [UNLIMITED_TEXT, "P10675199DT2H48M5.477539S"])
-def test_the_longest_time_span_of_dotnet_and_what_python_makes_of_it_are_no_limit(text: str) -> None:
-    assert parse_limit(text) is None
-    assert format_duration(None) == UNLIMITED_TEXT
-
-
-@pytest.mark.parametrize(
-    ("ms", "text"), [(60_000, "PT1M"), (DAY_MS, "P1D"), (0, "PT0S"), (250, "PT0.25S"), (90_061_000, "P1DT1H1M1S")]
-)
-def test_a_duration_is_written_in_its_shortest_form(ms: int, text: str) -> None:
-    assert format_duration(ms) == text
+# ---------------------------------------------------------------- ranges, names
 
 
 def test_a_range_without_an_upper_bound_holds_no_limit_and_one_with_it_does_not() -> None:

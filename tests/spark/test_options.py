@@ -10,7 +10,6 @@ import pytest
 
 from emubus.spark_connector.dialing.credentials import ClientSecret, Credential, SasKey, SasToken, TokenProvider
 from emubus.spark_connector.dialing.endpoint import Endpoint
-from emubus.spark_connector.durations import parse_duration, show_duration
 from emubus.spark_connector.errors import Code, ConnectorError
 from emubus.spark_connector.option_table import FOREIGN_NAMES, OPTIONS, SPARK_KEYS, Context
 from emubus.spark_connector.options import (
@@ -425,23 +424,6 @@ def test_fewer_messages_at_most_than_at_least_are_refused() -> None:
     assert refused(BASE | {"minOffsetsPerTrigger": "9", "maxEventsPerTrigger": "8"}) == (
         "[SERVICEBUS_OPTION_INVALID] option minOffsetsPerTrigger is 9, more than maxEventsPerTrigger, which is 8"
     )
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("200ms", 0.2),
-        ("5s", 5.0),
-        ("2m", 120.0),
-        ("1h", 3600.0),
-        ("1d", 86400.0),
-        ("1.5 Minutes", 90.0),
-        ("3 SEC", 3.0),
-    ],
-)
-def test_a_duration_is_a_number_and_a_unit(text: str, seconds: float) -> None:
-    assert parse_duration(text) == pytest.approx(seconds)
-    assert parse_duration(show_duration(seconds)) == pytest.approx(seconds)
 
 
 # ---- positions

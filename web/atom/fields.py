@@ -21,9 +21,9 @@ from ...broker.model.descriptions import (
     SubscriptionDescription,
     TopicDescription,
 )
-from ...broker.model.durations import format_duration, parse_duration, parse_limit
 from ...broker.model.profiles import KIB, Limits, aggregate_size_mb, message_bytes_max
 from ...broker.model.properties import MESSAGE_SIZE_SINCE, PROPERTIES_OF, SERVICE_NAMES, Property, Value
+from ...codec.durations import format_duration, parse_duration, parse_limit
 from ..markup import CONNECT, COUNTS, INSTANCE, element, instant
 from .keys import keys_markup
 

@@ -14,13 +14,11 @@ from typing import Final
 from aiohttp import web
 
 from ...broker.errors import BrokerError
-from ...broker.model.durations import parse_limit
+from ...codec.durations import UNLIMITED_FROM_MS, parse_time
 from ..errors import ANSWERS
 
 URLENCODED: Final = "application/x-www-form-urlencoded"
 SHOWN_CHARS_MAX: Final = 60
-_SHORT_SPAN: Final = re.compile(r"(\d{1,12})(?:\.(\d{1,3}))? ?(ms|s|m|min|h|d)", re.ASCII)
-_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _NEVER: Final = frozenset({"", "never", "none", "unlimited"})
 SPAN_HELP: Final = "a duration such as 30s, 5m, 2h, 14d or PT1M"
 
@@ -142,11 +140,8 @@ def query_form(request: web.Request) -> Form:
 
 def parse_span(text: str) -> int | None:
     """Milliseconds of `90s`, `1.5h`, `PT1M`, …; None for TimeSpan.MaxValue. ValueError."""
-    short = _SHORT_SPAN.fullmatch(text.strip().lower())
-    if short is None:
-        return parse_limit(text.strip().upper())
-    whole, fraction, unit = short.groups()
-    return (int(whole) * 1000 + int((fraction or "").ljust(3, "0"))) * _UNITS_MS[unit] // 1000
+    ms = parse_time(text)
+    return None if ms >= UNLIMITED_FROM_MS else ms
 
 
 def parse_instant(text: str) -> int:

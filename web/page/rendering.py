@@ -20,7 +20,7 @@ from xml.parsers.expat import ExpatError, ParserCreate
 
 from ...broker.admin.overview import PartitionReport, Seen
 from ...broker.api import HEALTHY
-from ...broker.model.durations import format_duration
+from ...codec.durations import format_duration
 from ...codec.types import Described
 from ..control.message_json import BodyJson, MessageJson, message_json
 from ..messages.annotations import map_section

@@ -16,9 +16,10 @@ from ...broker import service_errors
 from ...broker.api import SEQUENCE_NUMBER_MAX
 from ...broker.ids import token_to_uuid
 from ...broker.message.builder import TTL_MS_MAX
+from ...codec.durations import TICKS_PER_S, clock_ticks
 from ..errors import HttpRefusal, excerpt
 from ..json_reader import JsonError, read_json
-from .texts import http_date, identifier_text, instant_in, span_s_in
+from .texts import http_date, identifier_text, instant_in
 
 HEADER: Final = "BrokerProperties"
 
@@ -114,9 +115,9 @@ def _ttl_ms(found: Mapping[str, object]) -> int | None:
 
 def _seconds(value: object) -> float | None:
     if isinstance(value, str):
-        span_s = span_s_in(value)
-        if span_s is not None:
-            return span_s
+        ticks = clock_ticks(value)
+        if ticks is not None:
+            return ticks / TICKS_PER_S
         try:
             value = float(value)
         except ValueError:

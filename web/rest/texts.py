@@ -18,10 +18,10 @@ from email.utils import formatdate
 from typing import Final
 
 from ...codec import decimals
+from ...codec.durations import TICKS_PER_S
 from ...codec.types import Char, Decimal32, Decimal64, Decimal128, Described, Float, Symbol, Timestamp
 
 LONG_MAX: Final = (1 << 63) - 1
-TICKS_PER_S: Final = 10_000_000
 TIME_SPAN: Final = "com.microsoft:timespan"  # as .NET puts a TimeSpan into a property: a long of ticks
 _DATE_TIME_OFFSET: Final = "com.microsoft:datetime-offset"  # ticks since the year 1
 _URI: Final = "com.microsoft:uri"
@@ -29,7 +29,6 @@ _TICKS_AT_1970: Final = 621_355_968_000_000_000
 
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _HTTP_DATE: Final = re.compile(r"[A-Z][a-z]{2}, (\d\d) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d):(\d\d) GMT", re.ASCII)
-_SPAN: Final = re.compile(r"(?:(\d{1,8})\.)?(\d\d?):(\d\d):(\d\d(?:\.\d{1,7})?)", re.ASCII)
 _INTEGER: Final = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 _FLOAT: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _WORDS: Final = {
@@ -80,15 +79,6 @@ def instant_in(text: str) -> int | None:
         return ((instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)) - _EPOCH) // _MS
     except (ValueError, OverflowError):
         return None
-
-
-def span_s_in(text: str) -> float | None:
-    """The seconds in a time span as .NET writes it: `[days.]hours:minutes:seconds[.fraction]`."""
-    match = _SPAN.fullmatch(text)
-    if match is None:
-        return None
-    days, hours, minutes, seconds = match.groups()
-    return int(days or 0) * 86_400 + int(hours) * 3_600 + int(minutes) * 60 + float(seconds)
 
 
 def header_text(value: bytes) -> str:

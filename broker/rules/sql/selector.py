@@ -13,11 +13,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from ....codec.durations import TICKS_PER_MS
 from ...errors import BrokerError
 from ..compiled import CompiledFilter
 from ..context import MessageContext
 from ..errors import FilterError, FilterException
-from ..values import COMPARISONS, TICKS_PER_MS, Instant, Truth, Value, compare, normalise
+from ..values import COMPARISONS, Instant, Truth, Value, compare, normalise
 from . import syntax
 from .compiler import COMPILERS, Compiled, Compiler, Compilers
 from .selector_grammar import parse_selector

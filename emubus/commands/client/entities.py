@@ -118,7 +118,7 @@ def _partition(partition: Answer) -> list[object]:
 
 def _named(kind: str, properties: Answer) -> Iterable[tuple[str, object]]:
     """Properties under the names of Config.json, durations in ISO 8601."""
-    from ...broker.model.durations import format_duration
+    from ...codec.durations import format_duration
 
     for name, row in _table_of(kind).items():
         if row.field in properties:
@@ -199,7 +199,7 @@ def _node(kind: Value, text: str) -> JsonNode:
     """The JSON value that a text on the command line means: a number, true, false or null, else itself."""
     if kind in _DURATIONS:
         if text.lower() == "never":
-            from ...broker.model.durations import UNLIMITED_TEXT
+            from ...codec.durations import UNLIMITED_TEXT
 
             return JsonNode(UNLIMITED_TEXT, 0, 0)
         try:

@@ -9,12 +9,8 @@ import argparse
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Final
 
 from ...terminal import Heading, safe, write_json, write_lines
-
-_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SPAN: Final = re.compile(r"(\d{1,12})(ms|s|m|h|d)", re.ASCII)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -73,13 +69,10 @@ def instant(at: int | None) -> str | None:
 
 def span_ms(text: str) -> int:
     """A duration in milliseconds: `500ms`, `30s`, `5m`, `1h`, `2d`, or ISO 8601. argparse.ArgumentTypeError."""
-    found = _SPAN.fullmatch(text)
-    if found is not None:
-        return int(found[1]) * _UNITS_MS[found[2]]
-    from ...broker.model.durations import parse_duration  # only for a text that is none of the short ones
+    from ...codec.durations import parse_time  # only for an argument that is one
 
     try:
-        return parse_duration(text)
+        return parse_time(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"is {text!r}; allowed is 500ms, 30s, 5m, 1h, 2d or PT30S") from None
 
