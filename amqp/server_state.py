@@ -58,7 +58,7 @@ class ServerState:
         self.aside = Aside()
         self._connections_max = connections_max
         self._all_freed = asyncio.Event()
-        broker.on_keys_changed(self._keys_changed)
+        broker.namespace.on_keys_changed(self._keys_changed)
 
     def _network(self) -> Network:
         return self.faults
@@ -75,7 +75,7 @@ class ServerState:
         if count_max is not None and len(self._opened) >= count_max:
             event = "connection refused: quota reached"
             self.broker.lines.write(connection.log.warning, event, connections_max=count_max)
-            raise service_errors.connections_quota_exceeded(self.broker.namespace)
+            raise service_errors.connections_quota_exceeded(self.broker.name)
         refusal = self.conditions.opening() if self.conditions.are_on else None
         if refusal is not None:
             raise refusal

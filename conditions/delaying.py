@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Delaying:
-    """The delays of a broker (`broker.use_delays`) while any behaviour has some."""
+    """The delays of a broker (`broker.namespace.use_delays`) while any behaviour has some."""
 
     def __init__(self, clock: Clock, broker: Broker) -> None:
         self._clock = clock
@@ -35,7 +35,7 @@ class Delaying:
         for _, timer in self._asked_again.values():
             timer.cancel()
         self._asked_again.clear()
-        self._broker.use_delays(self if behaviours else None)
+        self._broker.namespace.use_delays(self if behaviours else None)
 
     # ---- what the broker asks
 
@@ -68,4 +68,4 @@ class Delaying:
 
     def _ask_again(self, path: str) -> None:
         del self._asked_again[path]
-        self._broker.announce(path)
+        self._broker.namespace.announce(path)

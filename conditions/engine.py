@@ -105,7 +105,7 @@ class Conditions:
         found = _behaviours_of(name, values or {})
         preset, now = PRESETS.get(name), self._clock.now_ms()
         if duration_ms is None and preset is not None and preset.lasts_ms is not None:
-            entity_count = sum(1 for _ in self._broker.entities()) if entity is None else 1
+            entity_count = sum(1 for _ in self._broker.namespace.entities()) if entity is None else 1
             duration_ms = preset.lasts_ms + entity_count * preset.lasts_ms_per_entity
         self._last_number += 1
         ends_at = None if duration_ms is None else now + duration_ms

@@ -200,8 +200,8 @@ class Server:
         access = Access(
             config.keys,
             verify=config.auth is Auth.SAS,
-            authority=f"{self._broker.namespace}{HOST_SUFFIX}",
-            entity_keys=self._broker.entity_keys,
+            authority=f"{self._broker.name}{HOST_SUFFIX}",
+            entity_keys=self._broker.namespace.entity_keys,
         )
         limits = config.limits
         partitioned = limits.partitioning is Partitioning.ALWAYS
@@ -284,11 +284,11 @@ class Server:
         """Whether the server answers, its folder is in place, and not all of its stores fail."""
         if not self.ready or (self._folder is not None and not self._folder.is_in_place()):
             return False
-        return any(worker.failure is None for worker in self.broker.workers)
+        return any(worker.failure is None for worker in self.broker.namespace.workers)
 
     def unconfirmed(self) -> str:
         """What the disk has not confirmed, if the process ends now, for its last line; on any thread."""
-        workers = () if self._broker is None else self._broker.workers
+        workers = () if self._broker is None else self._broker.namespace.workers
         waiting = [str(worker.index) for worker in workers if worker.is_committing]
         failing = [str(worker.index) for worker in workers if worker.failure is not None]
         parts = [
@@ -332,8 +332,8 @@ class Server:
     def _config_json(self) -> Callable[[], Mapping[str, object]]:
         from .config_file.writing import config_json  # only for a request that asks for it
 
-        descriptions = [entity.description for entity in self.broker.entities()]
-        return partial(config_json, self.broker.namespace, descriptions, self.config.keys)
+        descriptions = [entity.description for entity in self.broker.namespace.entities()]
+        return partial(config_json, self.broker.name, descriptions, self.config.keys)
 
     def _read_config(self, text: str) -> Topology:
         from .config_file.cursor import ConfigFileError  # only for a request that has a file
@@ -430,7 +430,7 @@ async def _serve(config: Config) -> None:
         data=str(config.data_dir) if config.data_dir else "(in memory)",
         durability=config.durability.value,
         profile=config.limits.profile.value,
-        entities=sum(1 for _ in server.broker.entities()),
+        entities=sum(1 for _ in server.broker.namespace.entities()),
     )
     if server.open_to:
         log.warning(
@@ -453,7 +453,7 @@ async def _serve(config: Config) -> None:
 def _announce(server: Server) -> None:
     """Tell people and scripts that the server is ready, and where."""
     config = server.config
-    entities = [(each.description.kind.value, each.path) for each in server.broker.entities()]
+    entities = [(each.description.kind.value, each.path) for each in server.broker.namespace.entities()]
     ca = ca_file(config.tls_dir) if config.tls is Tls.DEV else None
     found = facts(config, server.ports, ca, entities)
     if config.log_format is LogFormat.CONSOLE:

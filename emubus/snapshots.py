@@ -167,7 +167,9 @@ class Snapshots:
         try:
             await asyncio.to_thread(_make_empty, draft)
             copied = await self._broker.maintenance.copy_to(draft)
-            snapshot = Snapshot(name, store_count=len(self._broker.workers), size_bytes=_size(draft), **asdict(copied))
+            snapshot = Snapshot(
+                name, store_count=len(self._broker.namespace.workers), size_bytes=_size(draft), **asdict(copied)
+            )
             return await asyncio.to_thread(self._publish, draft, snapshot)
         except (StoreError, OSError) as error:
             raise BrokerError(Condition.SERVER_BUSY, f"The snapshot could not be taken: {error}") from error
@@ -218,7 +220,7 @@ class Snapshots:
 
     async def _restore(self, name: SnapshotName) -> Snapshot:
         snapshot = self.get(name)
-        count = len(self._broker.workers)
+        count = len(self._broker.namespace.workers)
         if snapshot.store_count != count:
             raise BrokerError(
                 Condition.NOT_ALLOWED,

@@ -68,7 +68,7 @@ async def collect(sources: Sources) -> list[Family]:
 
 async def _of_partitions(broker: Broker, points: dict[str, list[Point]]) -> None:
     oldest: dict[str, int] = {}
-    for number, each in enumerate(figures.used_partitions(broker), 1):
+    for number, each in enumerate(figures.used_partitions(broker.namespace), 1):
         place = (each.path, str(each.partition_id), str(each.store))
         for state, count in each.messages.items():
             points["emubus_messages"].append(((*place, state), count))
@@ -88,7 +88,7 @@ async def _of_partitions(broker: Broker, points: dict[str, list[Point]]) -> None
 
 
 async def _of_messages(broker: Broker, points: dict[str, list[Point]]) -> None:
-    for number, (path, counts) in enumerate(figures.message_counts(broker), 1):
+    for number, (path, counts) in enumerate(figures.message_counts(broker.namespace), 1):
         for (what, detail), count in counts.items():
             metric = counted_metric(what)
             if metric.labels == ("entity",):
@@ -107,14 +107,14 @@ def _of_refusals(broker: Broker, points: dict[str, list[Point]]) -> None:
     for name, counts in (("emubus_refusals", broker.refusals.counts), ("emubus_throttled", broker.refusals.throttled)):
         by_path: dict[str, int] = defaultdict(int)
         for path, count in counts.items():
-            entity = broker.entity(path)
+            entity = broker.namespace.entity(path)
             by_path["" if entity is None else entity.path] += count
         points[name] += [((path,), count) for path, count in by_path.items()]
     points["emubus_errors"] += [((code,), count) for code, count in broker.refusals.by_code.items()]
 
 
 def _of_stores(broker: Broker, points: dict[str, list[Point]]) -> None:
-    for each in figures.stores(broker):
+    for each in figures.stores(broker.namespace):
         store = (str(each.store),)
         points["emubus_store_commits"].append((store, each.commit_count))
         points["emubus_store_commit_failures"].append((store, each.failed_commit_count))
@@ -148,7 +148,7 @@ def _of_the_rest(sources: Sources, points: dict[str, list[Point]]) -> None:
     broker = sources.broker
     build = (release(), platform.python_version(), broker.limits.profile.value)
     points["emubus_build_info"].append((build, 1))
-    kinds = [entity.description.kind for entity in broker.entities()]
+    kinds = [entity.description.kind for entity in broker.namespace.entities()]
     points["emubus_entities"] += [((kind.value,), kinds.count(kind)) for kind in EntityKind]
     counts = sources.connection_counts()
     points["emubus_amqp_connections"].append(((), counts["connections"]))

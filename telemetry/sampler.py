@@ -66,9 +66,9 @@ class Sampler:
 
     def start(self) -> None:
         """Take the first reading and go on each second."""
-        self._before = figures.activity(self._broker)
+        self._before = figures.activity(self._broker.namespace)
         self._refused_before = dict(self._broker.refusals.counts)
-        self._commits_before = figures.commits(self._broker)
+        self._commits_before = figures.commits(self._broker.namespace)
         self._read_us = self._clock.stopwatch_us()
         self._again()
 
@@ -100,7 +100,7 @@ class Sampler:
         now_us = self._clock.stopwatch_us()
         elapsed_s = max((now_us - self._read_us) / 1e6, 1e-3)
         second = (now_us - self._began_us) // 1_000_000
-        after, refused = figures.activity(self._broker), dict(self._broker.refusals.counts)
+        after, refused = figures.activity(self._broker.namespace), dict(self._broker.refusals.counts)
         total: dict[str, float] = dict.fromkeys(OF_ENTITY, 0.0)
         rates: dict[str, tuple[float, float]] = {}
         for path, each in after.items():
@@ -114,7 +114,7 @@ class Sampler:
             self._put(path, second, values, is_active=each != before or refusals > 0)
         all_refusals = sum(refused.values()) - sum(self._refused_before.values())
         total["refused"] = max(0, all_refusals) / elapsed_s
-        commits, commit_us = figures.commits(self._broker)
+        commits, commit_us = figures.commits(self._broker.namespace)
         count = commits - self._commits_before[0]
         if count > 0:
             total["commit_ms"] = (commit_us - self._commits_before[1]) / count / 1_000

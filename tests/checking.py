@@ -11,9 +11,9 @@ from emubus.broker.broker import Broker
 
 async def check_partitions(broker: Broker) -> None:
     """Assert the invariants of every partition in memory, each store at rest, against its committed rows."""
-    if broker.away is not None:
+    if broker.namespace.away is not None:
         return
-    for worker in broker.workers:
+    for worker in broker.namespace.workers:
         if worker.failure is not None:  # its store can't be read
             continue
         async with worker.idle_lock:

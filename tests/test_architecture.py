@@ -26,6 +26,11 @@ SPARK_READERS = "spark_connector/source/readers"
 SPARK_FACADE = "spark_connector/facade"
 ROOM_BY_FILE = {  # files that are another room than their folder's
     "broker/broker.py": FACADE,
+    "broker/messages.py": FACADE,
+    "broker/outages.py": FACADE,
+    "broker/sessions.py": FACADE,
+    "broker/strikes.py": FACADE,
+    "broker/transactional.py": FACADE,
     "broker/api.py": FACADE,
     "web/server.py": WEB_SERVER,
     "web/lazy_server.py": WEB_SERVER,

@@ -35,7 +35,16 @@ MERMAID = re.compile(r"^```mermaid\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NODE = re.compile(r"(?:^|[\s&])(\w+)(?=[\[({]|\s*(?:--|==|-\.)|\s*$|\s*&)|(?:>|\||&)\s*(\w+)", re.MULTILINE)
 NODES_MAX = 25
 HOUSE = ROOT / "docs" / "architecture" / "house.md"
-FACADE = {"broker.py", "api.py", "__init__.py"}
+FACADE = {
+    "broker.py",
+    "api.py",
+    "__init__.py",
+    "messages.py",
+    "outages.py",
+    "sessions.py",
+    "strikes.py",
+    "transactional.py",
+}
 ARROW = re.compile(r'^\s*(\w[\w &]*?)(?:\["[^"]*"\])? --> (\w[\w &]*?)(?:\["[^"]*"\])?$', re.MULTILINE)
 
 

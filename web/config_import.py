@@ -52,7 +52,7 @@ async def _create(broker: Broker, topology: Topology) -> ImportedEntities:
     descriptions: list[Description] = [*topology.queues, *topology.topics, *topology.subscriptions]
     for description in descriptions:
         path = path_of(description)
-        if broker.entity(path) is not None:
+        if broker.namespace.entity(path) is not None:
             found.existing.append(path)
             await pace.step()
             continue

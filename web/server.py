@@ -122,7 +122,7 @@ class HttpServer:
         if path == "/" or _is_under(path, PAGE):
             return web.Response(status=status, text=problem)
         services = self._services
-        body = error_body(HttpRefusal(status, problem), services.broker.namespace, services.clock.now_ms())
+        body = error_body(HttpRefusal(status, problem), services.broker.name, services.clock.now_ms())
         return web.Response(status=status, body=body.encode(), headers={hdrs.CONTENT_TYPE: ERROR_TYPE})
 
 

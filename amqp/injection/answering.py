@@ -93,7 +93,7 @@ class FaultyAnswer:
         if isinstance(request.body, dict) and "session-id" in request.body and "lock-tokens" not in request.body:
             return service_errors.session_lock_lost()
         with suppress(BrokerError):  # they are lost already, or there are none
-            await self._point.connection.broker.settle(
+            await self._point.connection.broker.messages.settle(
                 self._point.address, Body(request.body).lock_tokens(), Abandon({})
             )
         return service_errors.lock_lost()

@@ -89,13 +89,13 @@ class InjectionPoint:
     ) -> None:
         """Note a strike in the stories of the messages that are sent, or locked with these tokens."""
         broker = self.connection.broker
-        if not broker.notes_strikes:
+        if not broker.strikes.are_noted:
             return
         facts = {"cause": cause, "operation": operation, "what": what, "by": self.connection.client_name}
         if data:
-            broker.note_struck_send(self.address, data, facts, batch=batch)
+            broker.strikes.note_send(self.address, data, facts, batch=batch)
         if tokens:
-            broker.note_struck_locks(self.address, tokens, facts)
+            broker.strikes.note_locks(self.address, tokens, facts)
 
     def _next_strike(
         self,
@@ -135,7 +135,7 @@ class InjectionPoint:
 
     def _strike_of(self, fault: Fault) -> Strike:
         effect = _FAULT_EFFECTS[fault.kind]
-        error = service_errors.throttled(self.connection.broker.namespace) if effect is Effect.REFUSE else None
+        error = service_errors.throttled(self.connection.broker.name) if effect is Effect.REFUSE else None
         return Strike(effect, error, fault.delay_ms, cause=f"the fault '{fault.kind.value}'")
 
     def may_receive(self) -> bool:
@@ -257,7 +257,7 @@ are done where that is known."""
 def loss_of(connection: LinkContext, request: AttachRequest, condition: Condition) -> BrokerError:
     """Why a link is lost that is detached on purpose: in the service's words for that condition."""
     if condition is Condition.SERVER_BUSY:
-        return service_errors.throttled(connection.broker.namespace)
+        return service_errors.throttled(connection.broker.name)
     return service_errors.link_closed(connection.tracker.name_of_link(request.name), condition, sends=request.sends)
 
 

@@ -103,7 +103,7 @@ class FaultyConsumer:
         if len(deliveries) <= self._allowed:
             return deliveries
         clock, broker = self._point.connection.clock, self._point.connection.broker
-        entity = broker.find(self.address)[0]
+        entity = broker.namespace.find(self.address)[0]
         until_at = clock.now_ms() + getattr(entity.description, "lock_duration_ms", 0)
         kept = deliveries[self._allowed :]
         self._cache.extend((until_at, each) for each in kept)

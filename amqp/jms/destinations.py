@@ -67,7 +67,7 @@ def make_missing(context: LinkContext, request: AttachRequest) -> None:
         or not request.capabilities & (_QUEUE | _TOPIC)
         or address.sub_queue is not SubQueue.ACTIVE
         or "/subscriptions/" in address.key
-        or context.broker.entity(address.entity) is not None
+        or context.broker.namespace.entity(address.entity) is not None
     ):
         return
     kind = TopicDescription if request.capabilities & _TOPIC else QueueDescription

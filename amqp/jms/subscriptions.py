@@ -28,7 +28,7 @@ def topic_of(context: LinkContext, request: AttachRequest) -> Entity | None:
     """
     if request.sends or not request.capabilities & TOPIC_CAPABILITIES or not context.broker.limits.jms:
         return None
-    entity, _ = context.broker.find(request.address)
+    entity, _ = context.broker.namespace.find(request.address)
     return entity if isinstance(entity.description, TopicDescription) else None
 
 
@@ -36,7 +36,7 @@ def plain_subscription(context: LinkContext, topic: Entity, request: AttachReque
     """The subscription of JMS 1.1, which has the name of the link; the library for JMS 2.0 wants none of these."""
     if context.is_jms_library:
         return None
-    found = context.broker.entity(f"{topic.path}/Subscriptions/{request.name}")
+    found = context.broker.namespace.entity(f"{topic.path}/Subscriptions/{request.name}")
     is_plain = (
         found is not None and isinstance(found.description, SubscriptionDescription) and not found.description.jms
     )

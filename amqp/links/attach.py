@@ -157,7 +157,7 @@ def _descriptor_of(value: object) -> object:
 
 def _refuse_filter(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
     del pointer
-    factory.context.broker.find(request.address)  # a missing entity is named first
+    factory.context.broker.namespace.find(request.address)  # a missing entity is named first
     raise service_errors.invalid_filter(request.name)
 
 
@@ -210,7 +210,7 @@ def _put_token(context: LinkContext, token: str, audience: str) -> None:
     path = parse_address(audience).entity
     if path and not path.startswith("$"):  # not the namespace, nor a node of it
         try:
-            context.broker.find(audience)
+            context.broker.namespace.find(audience)
         except BrokerError as error:
             if error.condition is Condition.NOT_FOUND:
                 raise
@@ -223,7 +223,7 @@ def _is_management(request: AttachRequest) -> bool:
 
 def _make_management_link(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
     context, path = factory.context, parse_address(request.address).path
-    context.broker.find(path)
+    context.broker.namespace.find(path)
 
     def make_answer() -> Answer:
         from ..nodes.management import management_answer  # not needed for a start
@@ -384,7 +384,7 @@ def _make_unsubscribing_link(factory: LinkFactory, pointer: Pointer, request: At
     """A link by which Qpid JMS removes a subscription; it closes the link at once."""
     context = factory.context
     if not context.broker.limits.jms:
-        raise service_errors.not_found(context.broker.namespace, request.address)
+        raise service_errors.not_found(context.broker.name, request.address)
     accept_unsubscription(pointer, unsubscribe(context, request))
     return Link(context, pointer)
 

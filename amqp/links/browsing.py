@@ -109,7 +109,7 @@ class BrowsingLink(OutgoingDeliveries):
         if self._receiver is None or self.credit <= 0:
             return False
         count = min(self.credit, _SLICE_COUNT)
-        messages = await self._context.broker.peek(self._address, self._next, count, _SLICE_BYTES)
+        messages = await self._context.broker.messages.peek(self._address, self._next, count, _SLICE_BYTES)
         if not messages or self._receiver is None:
             return False
         self._send(messages)

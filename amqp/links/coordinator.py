@@ -143,7 +143,7 @@ class CoordinatorLink(IncomingDeliveries):
 
     def _via(self) -> Entity | None:
         """The first entity of the AMQP session, None as long as there is none; BrokerError if it is gone."""
-        return None if self._scope.via is None else self._context.broker.find(self._scope.via)[0]
+        return None if self._scope.via is None else self._context.broker.namespace.find(self._scope.via)[0]
 
     def _discharge(self, fields: list[object], run: Run) -> None:
         transaction, fail = fields[:2]

@@ -90,7 +90,7 @@ class IncomingLink(IncomingDeliveries):
             self._transfer(ref, self._destination, data, batch, done)
             return
         try:
-            self._broker.transactional_send(ref, self._sender, data, batch=batch)
+            self._broker.work.send(ref, self._sender, data, batch=batch)
         except BrokerError as error:
             done(error)
         else:

@@ -317,7 +317,7 @@ class OutgoingLink(OutgoingDeliveries):
             return
         code, outcome = found
         ref = TransactionRef(self.state, transaction)
-        settle = partial(self._context.broker.transactional_settle, ref, address, run.items[0], outcome)
+        settle = partial(self._context.broker.work.settle, ref, address, run.items[0], outcome)
         try:
             if run.is_settled:
                 settle(settled=True)

@@ -169,7 +169,7 @@ def _check_generation(context: Context, request: Request) -> None:
     wanted = request.text(_GENERATION)
     if wanted is None:
         return
-    found = context.broker.generation(context.address)
+    found = context.broker.messages.generation(context.address)
     if found != wanted:
         raise BrokerError(
             Condition.PRECONDITION_FAILED,

@@ -31,7 +31,7 @@ _END_OF_TIME: Final = 253_402_300_799_999
 
 async def renew_lock(context: Context, body: Body) -> Result:
     """New ends for locks, in the order of their tokens."""
-    ends = await context.broker.renew_locks(context.address, body.lock_tokens())
+    ends = await context.broker.messages.renew_locks(context.address, body.lock_tokens())
     return Result(body=encoded_fields({"expirations": encode_array(_TIMESTAMP, ends)}))
 
 
@@ -42,7 +42,7 @@ async def peek(context: Context, body: Body) -> Result:
     partition = body.integer_or_none(PEEK_PARTITION)
     count_max = _PEEK_COUNT_MAX if partition is None else _PEEK_COUNT_OF_PARTITION_MAX
     budget = min(context.reply_bytes_max, _PEEK_BYTES_MAX) - _REPLY_OVERHEAD_BYTES
-    messages = await context.broker.peek(
+    messages = await context.broker.messages.peek(
         context.address,
         first,
         min(count, count_max),
@@ -66,9 +66,9 @@ async def schedule(context: Context, body: Body) -> Result:
     """Keep messages until the times in them. What else the maps hold is in the messages, too."""
     broker, messages = context.broker, body.messages("messages")
     if context.transaction is None:
-        numbers = await broker.schedule(context.address, messages)
+        numbers = await broker.messages.schedule(context.address, messages)
     else:
-        numbers = await broker.transactional_schedule(context.transaction, context.address, messages)
+        numbers = await broker.work.schedule(context.transaction, context.address, messages)
     return Result(body=encoded_fields({"sequence-numbers": encode_array(_LONG, numbers)}))
 
 
@@ -76,9 +76,9 @@ async def cancel_scheduled(context: Context, body: Body) -> Result:
     """Remove messages that were to come later."""
     broker, numbers = context.broker, body.integers("sequence-numbers")
     if context.transaction is None:
-        await broker.cancel_scheduled(context.address, numbers)
+        await broker.messages.cancel_scheduled(context.address, numbers)
     else:
-        await broker.transactional_cancel(context.transaction, context.address, numbers)
+        await broker.work.cancel(context.transaction, context.address, numbers)
     return Result()
 
 
@@ -97,13 +97,13 @@ async def update_disposition(context: Context, body: Body) -> Result:
     tokens, outcome = body.lock_tokens(), make(body)
     if context.transaction is None:
         try:
-            await context.broker.settle(context.address, tokens, outcome, body.session_id())
+            await context.broker.messages.settle(context.address, tokens, outcome, body.session_id())
         except BrokerError as error:
             if error.condition not in _LOST or not context.past_links.have_settled(tokens, outcome):
                 raise
     else:
         for token in tokens:
-            context.broker.transactional_settle(context.transaction, context.address, token, outcome)
+            context.broker.work.settle(context.transaction, context.address, token, outcome)
     return Result()
 
 
@@ -129,7 +129,9 @@ async def receive_by_sequence_number(context: Context, body: Body) -> Result:
     mode = ReceiveMode.RECEIVE_AND_DELETE if body.integer("receiver-settle-mode", 1) == 0 else ReceiveMode.PEEK_LOCK
     numbers = body.integers("sequence-numbers")
     rows: list[bytes] = []
-    for each in await context.broker.receive_by_sequence_number(context.address, numbers, mode, body.session_id()):
+    for each in await context.broker.messages.receive_by_sequence_number(
+        context.address, numbers, mode, body.session_id()
+    ):
         fields = {"message": encode(each.payload)}
         if mode is ReceiveMode.PEEK_LOCK:
             fields["lock-token"] = encode(token_to_uuid(each.token))
@@ -140,7 +142,7 @@ async def receive_by_sequence_number(context: Context, body: Body) -> Result:
 async def batch_delete(context: Context, body: Body) -> Result:
     """Delete the oldest messages; how many it were, also when it were none."""
     count, before_at = body.count("message-count"), body.integer("enqueued-time-utc", _END_OF_TIME)
-    deleted = await context.broker.delete_messages(context.address, count, before_at, body.session_id())
+    deleted = await context.broker.messages.delete_messages(context.address, count, before_at, body.session_id())
     encoded = encoded_fields({"message-count": encode(Int(deleted))})
     if deleted:
         return Result(body=encoded)

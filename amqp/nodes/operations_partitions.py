@@ -26,10 +26,10 @@ async def get_partitions(context: Context, body: Body) -> Result:
     read first, so that with the numbers of a later entity it refuses what relies on them.
     """
     del body
-    generation = context.broker.generation(context.address)
+    generation = context.broker.messages.generation(context.address)
     rows: list[bytes] = []
     unavailable: list[bytes] = []
-    for index, extent in enumerate(await context.broker.extents(context.address)):
+    for index, extent in enumerate(await context.broker.messages.extents(context.address)):
         if extent is None:
             unavailable.append(encode(Int(index)))
             continue
@@ -56,7 +56,7 @@ async def get_partitions(context: Context, body: Body) -> Result:
 
 async def list_sequence_numbers(context: Context, body: Body) -> Result:
     """The next sequence numbers that a partition has, in order, of messages in any state."""
-    numbers = await context.broker.list_numbers(
+    numbers = await context.broker.messages.list_numbers(
         context.address,
         body.integer("partition-id"),
         body.integer("from-sequence-number"),
@@ -67,7 +67,7 @@ async def list_sequence_numbers(context: Context, body: Body) -> Result:
 
 async def delete_messages_before(context: Context, body: Body) -> Result:
     """Delete available messages of one partition below a sequence number; how many, also when it were none."""
-    deleted = await context.broker.delete_before(
+    deleted = await context.broker.messages.delete_before(
         context.address,
         body.integer("partition-id"),
         body.integer("sequence-number-before"),
@@ -78,13 +78,13 @@ async def delete_messages_before(context: Context, body: Body) -> Result:
 
 async def delete_messages(context: Context, body: Body) -> Result:
     """Delete those of these messages that are available, in whichever partitions they are; how many."""
-    deleted = await context.broker.delete_by_number(context.address, body.integers("sequence-numbers"))
+    deleted = await context.broker.messages.delete_by_number(context.address, body.integers("sequence-numbers"))
     return Result(body=encoded_fields({"message-count": encode(Int(deleted))}))
 
 
 async def claim_messages(context: Context, body: Body) -> Result:
     """Defer available messages of one partition and give them properties; their numbers, also if there are none."""
-    numbers = await context.broker.claim(
+    numbers = await context.broker.messages.claim(
         context.address,
         body.integer("partition-id"),
         body.integer("sequence-number-before", SEQUENCE_NUMBER_MAX),
@@ -98,5 +98,7 @@ async def delete_deferred_messages(context: Context, body: Body) -> Result:
     """Delete deferred messages by their numbers, all or none, without sending them; how many."""
     numbers = body.integers("sequence-numbers")
     mode = ReceiveMode.RECEIVE_AND_DELETE
-    deleted = await context.broker.receive_by_sequence_number(context.address, numbers, mode, body.session_id())
+    deleted = await context.broker.messages.receive_by_sequence_number(
+        context.address, numbers, mode, body.session_id()
+    )
     return Result(body=encoded_fields({"message-count": encode(Int(len(deleted)))}))

@@ -20,7 +20,7 @@ _PAGE_COUNT: Final = 100
 
 async def renew_session_lock(context: Context, body: Body) -> Result:
     """A new end for the lock of a session."""
-    until_at = await context.broker.renew_session(context.address, body.text("session-id"))
+    until_at = await context.broker.sessions.renew(context.address, body.text("session-id"))
     return Result(body=encoded_fields({"expiration": encode(Timestamp(until_at))}))
 
 
@@ -28,15 +28,15 @@ async def set_session_state(context: Context, body: Body) -> Result:
     """Keep a state, or with null none."""
     broker, session_id, state = context.broker, body.text("session-id"), body.binary_or_none("session-state")
     if context.transaction is None:
-        await broker.set_session_state(context.address, session_id, state)
+        await broker.sessions.set_state(context.address, session_id, state)
     else:
-        await broker.transactional_set_state(context.transaction, context.address, session_id, state)
+        await broker.work.set_state(context.transaction, context.address, session_id, state)
     return Result()
 
 
 async def get_session_state(context: Context, body: Body) -> Result:
     """The state; null if there is none, for .NET looks for the key."""
-    state = await context.broker.session_state(context.address, body.text("session-id"))
+    state = await context.broker.sessions.state(context.address, body.text("session-id"))
     return Result(body=encoded_fields({"session-state": encode(state)}))
 
 
@@ -46,7 +46,7 @@ async def get_message_sessions(context: Context, body: Body) -> Result:
     if skip < 0:
         raise BrokerError(Condition.ARGUMENT_OUT_OF_RANGE, "The field 'skip' must not be negative.")
     updated_after = body.integer("last-updated-time", _ALL_SESSIONS_FROM)
-    names = await context.broker.message_sessions(
+    names = await context.broker.sessions.names(
         context.address, None if updated_after >= _ALL_SESSIONS_FROM else updated_after
     )
     page = names[skip : skip + count]

@@ -70,7 +70,7 @@ class Administration:
             self._checks.quotas(description)
         self._checks.all_stores_work()
         if known is not None:
-            raise service_errors.already_exists(self._namespace.namespace, path)
+            raise service_errors.already_exists(self._namespace.name, path)
         entity = self._namespace.add(self._namespace.catalog.create(description, self._namespace.clock.now_ms()))
         if isinstance(description, SubscriptionDescription):
             topic = self._namespace.entity(description.topic_name)
@@ -88,7 +88,7 @@ class Administration:
         if entity is None:
             if isinstance(description, SubscriptionDescription):
                 self._checks.description(description)  # the service validates first here [http 4]
-            raise service_errors.not_found(self._namespace.namespace, path)
+            raise service_errors.not_found(self._namespace.name, path)
         before = entity.description
         if type(before) is not type(description):
             raise BrokerError(Condition.NOT_ALLOWED, f"'{path}' is a {before.kind}, not a {description.kind}.")
@@ -111,7 +111,7 @@ class Administration:
         """Delete an entity, a topic with its subscriptions. Raises BrokerError: not-found, server-busy."""
         entity = self._namespace.entity(path)
         if entity is None:
-            raise service_errors.not_found(self._namespace.namespace, path)
+            raise service_errors.not_found(self._namespace.name, path)
         self._checks.all_stores_work()
         doomed = [entity]
         if isinstance(entity.description, TopicDescription):
@@ -171,7 +171,7 @@ class Administration:
         check_rule(rule, self._namespace.limits)
         key = entity_key(rule.name)
         if any(entity_key(known.name) == key for known in description.rules):
-            raise service_errors.already_exists(self._namespace.namespace, f"{path}/Rules/{rule.name}")
+            raise service_errors.already_exists(self._namespace.name, f"{path}/Rules/{rule.name}")
         self._set_rules(entity, description, (*description.rules, rule))
 
     def replace_rule(self, path: str, rule: RuleDescription) -> None:
@@ -180,7 +180,7 @@ class Administration:
         check_rule(rule, self._namespace.limits)
         names = [entity_key(known.name) for known in description.rules]
         if entity_key(rule.name) not in names:
-            raise service_errors.not_found(self._namespace.namespace, f"{path}/Rules/{rule.name}")
+            raise service_errors.not_found(self._namespace.name, f"{path}/Rules/{rule.name}")
         rules = list(description.rules)
         position = names.index(entity_key(rule.name))
         rules[position] = replace(rule, name=rules[position].name)
@@ -191,7 +191,7 @@ class Administration:
         entity, description = self._subscription(path)
         left = tuple(rule for rule in description.rules if entity_key(rule.name) != entity_key(name))
         if len(left) == len(description.rules):
-            raise service_errors.not_found(self._namespace.namespace, f"{path}/Rules/{name}")
+            raise service_errors.not_found(self._namespace.name, f"{path}/Rules/{name}")
         self._set_rules(entity, description, left)
 
     def rules(self, path: str) -> tuple[RuleDescription, ...]:
@@ -201,7 +201,7 @@ class Administration:
     def _subscription(self, path: str) -> tuple[Entity, SubscriptionDescription]:
         entity = self._namespace.entity(path)
         if entity is None:
-            raise service_errors.not_found(self._namespace.namespace, path)
+            raise service_errors.not_found(self._namespace.name, path)
         if not isinstance(entity.description, SubscriptionDescription):
             raise BrokerError(Condition.NOT_ALLOWED, f"'{path}' has no rules: it is not a subscription.")
         return entity, entity.description

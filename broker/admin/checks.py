@@ -34,7 +34,7 @@ class Checks:
         if isinstance(description, SubscriptionDescription):
             topic = self._namespace.entity(description.topic_name)
             if topic is None or not isinstance(topic.description, TopicDescription):
-                raise service_errors.not_found(self._namespace.namespace, description.topic_name)
+                raise service_errors.not_found(self._namespace.name, description.topic_name)
             for rule in description.rules:
                 check_rule(rule, self._namespace.limits)
 
@@ -51,14 +51,14 @@ class Checks:
     def hosts(self, description: Description, before: Description | None, own_name: str | None) -> None:
         """Raise BrokerError if a target has the host of another namespace; `before` keeps the targets that it has."""
         kept = {} if before is None else _targets(before)
-        names = [self._namespace.namespace, *([] if own_name is None else [own_name])]
+        names = [self._namespace.name, *([] if own_name is None else [own_name])]
         for what, target in _targets(description).items():
             if kept.get(what) != target and is_of_another_namespace(target, names):
-                raise service_errors.forward_target_elsewhere(what, target, self._namespace.namespace)
+                raise service_errors.forward_target_elsewhere(what, target, self._namespace.name)
 
     def _refusal(self, violation: Violation, path: str) -> BrokerError:
         if violation.is_character:
-            return service_errors.wrong_characters(service_errors.address_of(self._namespace.namespace, path))
+            return service_errors.wrong_characters(service_errors.address_of(self._namespace.name, path))
         return violation.refusal or BrokerError(Condition.ARGUMENT_OUT_OF_RANGE, str(violation))
 
     def _violations(self, description: Description, is_new: bool) -> list[Violation]:

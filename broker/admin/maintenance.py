@@ -87,7 +87,7 @@ class Maintenance:
         The clock changes first, so that the new entities have no instant in the future.
         """
         for worker in self._namespace.workers:
-            self._namespace.end_outage(worker.index)
+            worker.end_outage()
         self._namespace.clock.reset()
         return self.reset()
 

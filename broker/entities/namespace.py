@@ -1,40 +1,36 @@
 """The running namespace: its entities, the workers of its messaging stores, and the placement of partitions.
 
-Finds entities by address and loads the entities of the catalog. Does not know links and requests (`broker.py`), nor
-when an entity may be created or deleted (`admin/`). Owned by the composition root as part of `Broker`; everything
-here runs on the event loop.
+Finds entities by address and loads the entities of the catalog. Does not know links (`broker.py`) and requests
+(`messages.py`, `sessions.py`), nor when an entity may be created or deleted (`admin/`). Owned by the `Broker`;
+everything here runs on the event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 
 from ...storage import Store, no_failpoint
 from .. import service_errors
 from ..address import Address, SubQueue, parse_address
-from ..amounts import Period, Span
 from ..clock import Clock
 from ..errors import BrokerError, Condition
 from ..keys import SharedKey
 from ..message.bounds import MessageBounds
-from ..message.message import Message, parse_message, split_batch
 from ..model.catalog import Catalog, Entry
 from ..model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology, entity_key
-from ..model.profiles import Limits, limits_over
+from ..model.profiles import Limits, limits_over, message_bytes_max
 from ..partition.state import forwarded_from
-from ..partition.step import Delays, Event, EventKind, NoObserver, Observer
+from ..partition.step import Delays, NoObserver, Observer
 from ..stores.committer import Committer
-from ..stores.outage import Outage
 from ..stores.pace import Pace
 from ..stores.recovery import Recovery
 from ..stores.worker import Worker
 from .dispatcher import ReceiveQuota
-from .entity import Description, Entity, PartitionHandle, Totals
+from .entity import RECEIVE_REFUSED, SEND_REFUSED, Description, Entity, PartitionHandle, Totals
 from .forwarder import Forwarder
 from .topic import TopicSubscriptions
 from .transactions import Transactions
@@ -62,19 +58,19 @@ class Namespace:
         self._committer = Committer(self.pool, COMMIT_THREADS, clock)
         self._pace = Pace()
         self._failpoint = failpoint
-        self._observer = observer or NoObserver()
+        self.observer = observer or NoObserver()
+        self.transactions = Transactions(clock, self.limits.messages_per_transaction_max)
         self._watchers: list[Callable[[Entity], None]] = []
         self._key_watchers: list[Callable[[], None]] = []
         self._delays: Delays | None = None
         self._use_stores(catalog, stores)
 
     def _use_stores(self, catalog: Catalog, stores: Sequence[Store]) -> None:
-        self._observer.forget()
+        self.observer.forget()
         self.catalog = catalog
-        self.transactions = Transactions(self.clock, self.limits.messages_per_transaction_max)
         shared = self.clock, self._committer, self._pace
         self.workers = [
-            Worker(index, store, *shared, *self._partitions_of_store(index), self._failpoint, self._observer)
+            Worker(index, store, *shared, *self._partitions_of_store(index), self._failpoint, self.observer)
             for index, store in enumerate(stores)
         ]
         # Not on a thread: the catalog's commits wait on the loop, too, because entities change rarely.
@@ -98,11 +94,21 @@ class Namespace:
         self._key_watchers.append(watcher)
 
     @property
-    def namespace(self) -> str:
+    def name(self) -> str:
         """The name of the namespace."""
         return self.topology.namespace
 
-    def _load(self) -> None:
+    # ---- life
+
+    def merge(self, topology: Topology, *, only_if_new: bool) -> None:
+        """Merge `topology` into the catalog, `only_if_new` at the first start. Raises CatalogError."""
+        is_new = self.catalog.store_count is None
+        self.topology = topology
+        self.catalog.fix_store_count(len(self.workers), self.clock.now_ms())
+        if is_new or not only_if_new:
+            self.catalog.merge(topology, self.clock.now_ms())
+
+    def start(self) -> None:
         """Add all entities of the catalog and start the workers."""
         for entry in self.catalog.entries():
             self.add(entry)
@@ -112,16 +118,33 @@ class Namespace:
                 if handle is not None and worker.has_outgoing(queue_id, *forwarded_from(handle.description)):
                     self.forwarder.wake_after_start(handle, worker.counters(queue_id).next_counter)
 
-    async def _stop_workers(self) -> None:
+    async def stop_workers(self) -> None:
         """Finish the accepted requests and close the messaging stores."""
         await self.forwarder.stop()
         await asyncio.gather(*(worker.stop() for worker in self.workers), self.catalog_recovery.stop())
         await self._committer.forget_groups()
 
-    def _forget_entities(self) -> None:
+    def go_away(self, detached: BrokerError, away: BrokerError) -> None:
+        """Detach all links with `detached`, and raise `away` at every look-up of an entity until `come_back`."""
+        self.away = away
+        for entity in self.entities():
+            entity.detach_all(detached)
+        self.transactions.close()
+
+    def forget_entities(self) -> None:
+        """Forget what was loaded, once the workers have stopped."""
         self._entities.clear()
         self._of_jms.clear()
         self._handles.clear()
+
+    def use_other_stores(self, catalog: Catalog, stores: Sequence[Store]) -> None:
+        """Use these stores from now on. Raises CatalogError if their number has changed."""
+        catalog.fix_store_count(len(stores), self.clock.now_ms())
+        self._use_stores(catalog, stores)
+
+    def come_back(self) -> None:
+        """Find entities again."""
+        self.away = None
 
     # ---- entities
 
@@ -170,7 +193,7 @@ class Namespace:
             lambda handle: self.forwarder.wake(handle),
             partitioned=top.enable_partitioning,
             bounds=message_bounds(self.limits),
-            namespace=self.namespace,
+            namespace=self.name,
             receive_quota=self._receive_quota(description),
             first_counters=entry.first_counters,
             exact_keys=self._exact_keys(entry),
@@ -226,7 +249,7 @@ class Namespace:
             if description.jms is not None:
                 self._forget_jms_subscription(entity)
         self._entities.pop(entity_key(entity.path), None)
-        gone = detached or service_errors.not_found(self.namespace, entity.path)
+        gone = detached or service_errors.not_found(self.name, entity.path)
         entity.delete(gone)
         self.forwarder.forget(entity)
         entity.detach_all(gone)
@@ -274,7 +297,7 @@ class Namespace:
             topic_key = parsed.key.rpartition(service_errors.SUBSCRIPTIONS)[0]
             topic = self._entities.get(topic_key)
             topic_exists = topic is not None and isinstance(topic.description, TopicDescription)
-            raise self.away or service_errors.not_found(self.namespace, parsed.path, topic_exists=topic_exists)
+            raise self.away or service_errors.not_found(self.name, parsed.path, topic_exists=topic_exists)
         return entity, parsed
 
     def name_of(self, address: str) -> str:
@@ -282,43 +305,50 @@ class Namespace:
         parsed = parse_address(address)
         entity = self._entities.get(parsed.key)
         if entity is None:
-            return service_errors.name_of(self.namespace, parsed.entity)
+            return service_errors.name_of(self.name, parsed.entity)
         return entity.name_in_errors
 
-    # ---- outages
+    def find_sendable(self, address: str) -> Entity:
+        """Return the queue or topic of an address that takes messages from senders.
 
-    def begin_outage(self, store_index: int, outage: Outage, duration_ms: int | None = None) -> None:
-        """Begin an outage of a messaging store, for `duration_ms` or until `end_outage` (P18).
-
-        Raises BrokerError: not-found, argument-out-of-range.
+        Raises BrokerError: not-found, entity-disabled, not-allowed (a sub-queue or a subscription).
         """
-        worker = self._worker(store_index)
-        Span(outage.delay_ms, "delay_ms")
-        if duration_ms is not None:
-            duration_ms = Period(duration_ms, "duration_ms")
-        worker.begin_outage(outage)
-        if duration_ms is not None:
-            self.clock.call_at(
-                self.clock.now_ms() + duration_ms,
-                lambda: self.end_outage(store_index) if worker.outage is outage else None,
-            )
-
-    def end_outage(self, store_index: int) -> None:
-        """End the outage of a store and announce the messages in it. Raises BrokerError (not-found)."""
-        self._worker(store_index).end_outage()
-
-    def check_stores(self, indexes: Collection[int]) -> None:
-        """Raise BrokerError (not-found) unless there are messaging stores of all these numbers."""
-        for index in indexes:
-            self._worker(index)
-
-    def _worker(self, store_index: int) -> Worker:
-        count = len(self.workers)
-        if not 0 <= store_index < count:
+        entity, parsed = self.find(address)
+        description = entity.description
+        if parsed.sub_queue is not SubQueue.ACTIVE or isinstance(description, SubscriptionDescription):
             raise BrokerError(
-                Condition.NOT_FOUND, f"There is no messaging store {store_index}: there are {count}, counted from 0."
+                Condition.NOT_ALLOWED, f"Messages can't be sent to '{parsed.path}': it takes no messages from senders."
             )
-        return self.workers[store_index]
+        if description.status in SEND_REFUSED:
+            raise entity.disabled()
+        return entity
+
+    def find_receivable(self, address: str) -> tuple[Entity, Address]:
+        """Return the queue or subscription of an address that gives messages to receivers, and the parsed address.
+
+        Raises BrokerError: not-found, entity-disabled, not-allowed (a topic, or an entity that forwards its messages).
+        """
+        entity, parsed = self.find(address)
+        description = entity.description
+        if isinstance(description, TopicDescription):
+            raise BrokerError(Condition.NOT_ALLOWED, f"Nothing can be received from the topic '{entity.path}' itself.")
+        if description.status in RECEIVE_REFUSED:
+            raise entity.disabled()
+        if description.forward_to is not None and parsed.sub_queue is SubQueue.ACTIVE:
+            raise service_errors.forwards()
+        return entity, parsed
+
+    def find_session(self, address: str, session_id: str) -> PartitionHandle:
+        """Return the partition of a message session. Raises BrokerError: not-found, not-allowed (without sessions)."""
+        entity, _ = self.find(address)
+        if not entity.requires_session:
+            raise service_errors.session_not_supported()
+        return entity.partitions[entity.partition_index_of_session(session_id)]
+
+    def message_bytes_max(self, entity: Entity) -> int:
+        """Return the maximum size in bytes of a message to a queue or topic."""
+        assert not isinstance(entity.description, SubscriptionDescription)
+        return message_bytes_max(entity.description, self.limits)
 
     # ---- what is late on purpose
 
@@ -333,53 +363,6 @@ class Namespace:
         entity = self.entity(path)
         for handle in () if entity is None else entity.partitions:
             handle.worker.announce([handle])
-
-    # ---- what strikes on purpose
-
-    @property
-    def notes_strikes(self) -> bool:
-        """Whether anybody wants to know what conditions and faults strike."""
-        return self._observer.is_on
-
-    def note_struck_send(self, address: str, data: bytes, facts: Mapping[str, object], *, batch: bool) -> None:
-        """Note a strike on a delivery of a client: no message of it has a number yet.
-
-        `facts` are those of `EventKind.STRUCK`: `cause`, `operation`, `what` and `by`, the client.
-        """
-        entity = self.entity(parse_address(address).key)
-        messages: list[Message] = []
-        with suppress(BrokerError):  # what can't be read can't be sought either
-            messages = [parse_message(each) for each in (split_batch(data) if batch else (data,))]
-        if entity is not None and messages:
-            self._note_struck(entity.partitions[0], [None] * len(messages), messages, facts)
-
-    def note_struck_locks(self, address: str, tokens: Sequence[bytes], facts: Mapping[str, object]) -> None:
-        """Note a strike on what a client does with locks; nothing of those that are over."""
-        entity = self.entity(parse_address(address).key)
-        for handle in () if entity is None else entity.partitions:
-            partition = handle.worker.partition(handle.queue_id)
-            locks = None if partition is None else partition.state.locks.by_token
-            numbers = [locks[token].number for token in tokens if token in locks] if locks else []
-            if numbers:
-                self._note_struck(handle, numbers, (), facts)
-
-    def note_struck_delivery(self, path: str, number: int, cause: str, what: str) -> None:
-        """Note a strike on the delivery of a message, whatever the receiver."""
-        entity = self.entity(path)
-        handle = None if entity is None else entity.partition_of_number(number)
-        if handle is not None:
-            self._note_struck(handle, [number], (), {"cause": cause, "operation": "delivery", "what": what})
-
-    def _note_struck(
-        self,
-        handle: PartitionHandle,
-        numbers: Sequence[int | None],
-        messages: Sequence[Message],
-        facts: Mapping[str, object],
-    ) -> None:
-        if self._observer.is_on:
-            event = Event(EventKind.STRUCK, handle, numbers, messages, None, facts)
-            self._observer.observe(self.clock.now_ms(), [event])
 
     # ---- helpers
 

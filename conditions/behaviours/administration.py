@@ -52,7 +52,7 @@ class CountsStale(Behaviour):
 
     def _sample(self, at_ms: int) -> None:
         broker, lag_ms = self.on.broker, self.number("lag_ms")
-        for entity in broker.entities():
+        for entity in broker.namespace.entities():
             if self.covers(entity.path):
                 samples = self._samples.setdefault(key_of(entity.path), deque())
                 totals = entity.totals_now()
@@ -101,7 +101,7 @@ class CreateNotVisible(Behaviour):
         key = key_of(attempt.address)
         if attempt.operation is not FaultOperation.ATTACH or not self._is_hidden(key):
             return None
-        error = not_found(self.on.broker.namespace, key)
+        error = not_found(self.on.broker.name, key)
         return Strike(Effect.REFUSE, error) if self.on.record(key, "not visible yet") else None
 
     def _is_hidden(self, key: str) -> bool:

@@ -154,7 +154,7 @@ class RenewalsOnly(Behaviour):
         return None
 
     def _is_partitioned(self, address: str) -> bool:
-        entity = self.on.broker.entity(key_of(address))
+        entity = self.on.broker.namespace.entity(key_of(address))
         return entity is not None and len(entity.partitions) > 1 and self.covers(address)
 
 

@@ -36,7 +36,7 @@ class Hiding(Behaviour):
                 return 0
             self._recorded.add((scope, number))
             late_ms = until_at - self.on.clock.now_ms()
-            self.on.broker.note_struck_delivery(path, number, self.title, f"kept back for {late_ms} ms")
+            self.on.broker.strikes.note_delivery(path, number, self.title, f"kept back for {late_ms} ms")
         return until_at
 
 
@@ -57,7 +57,7 @@ class SubscriptionLag(Hiding):
 
     def hidden_until(self, path: str, sub_queue: SubQueue, number: int, enqueued_at: int) -> int:
         """Hide the messages of a subscription that came since the start."""
-        entity = self.on.broker.entity(path)
+        entity = self.on.broker.namespace.entity(path)
         if entity is None or not isinstance(entity.description, SubscriptionDescription):
             return 0
         if sub_queue is not SubQueue.ACTIVE or enqueued_at < self.on.started_at or not self.covers(path):
@@ -134,7 +134,7 @@ class ForeignCache(Behaviour):
     def cache_max(self, address: str) -> int:
         """Take more."""
         scope = key_of(address)
-        entity = self.on.broker.entity(scope)
+        entity = self.on.broker.namespace.entity(scope)
         if entity is None or len(entity.partitions) < 2 or not self.covers(address) or not self.chosen(scope):
             return 0
         return self.number("cache_max") if self.on.record(scope, "front end takes more") else 0

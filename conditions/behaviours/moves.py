@@ -38,7 +38,7 @@ class Refusing(Behaviour):
             case "internal":
                 return texts.internal_at_attach()
             case _:
-                return texts.node_busy(self.on.broker.namespace, 50001)
+                return texts.node_busy(self.on.broker.name, 50001)
 
 
 class AttachRefused(Refusing):
@@ -60,7 +60,7 @@ class BrokerMove(Refusing):
     def begin(self) -> None:
         """Plan the moves."""
         on, at_ms = self.on, self.on.started_at
-        for entity in sorted(on.broker.entities(), key=lambda each: each.path.lower()):
+        for entity in sorted(on.broker.namespace.entities(), key=lambda each: each.path.lower()):
             key = entity.path.lower()
             if not self.covers(entity.path) or not self.chosen(key, "entities"):
                 continue
@@ -196,7 +196,7 @@ class PhantomNotFound(Behaviour):
         """Choose the one entity, if it is one only."""
         self._only: str | None = None
         if self.word("entities") == "one":
-            keys = sorted(key_of(each.path) for each in self.on.broker.entities() if self.covers(each.path))
+            keys = sorted(key_of(each.path) for each in self.on.broker.namespace.entities() if self.covers(each.path))
             if keys:
                 self._only = keys[self.on.chance.between("entity", 0, len(keys) - 1)]
                 self.on.plan(self.on.started_at, f"{self._only} is not found for {self.number('ms')} ms")
@@ -211,7 +211,7 @@ class PhantomNotFound(Behaviour):
             return None
         if not on.record(scope, "entity not found"):
             return None
-        return Strike(Effect.REFUSE, texts.missing_for_now(on.broker.name_of(attempt.address)))
+        return Strike(Effect.REFUSE, texts.missing_for_now(on.broker.namespace.name_of(attempt.address)))
 
 
 def _moved(link: Link) -> BrokerError:

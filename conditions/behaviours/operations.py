@@ -109,7 +109,7 @@ class RerouteSlow(ByChance):
 
     def applies(self, attempt: Attempt) -> bool:
         """While a store of the entity is out, messages without a key."""
-        entity, message = self.on.broker.entity(key_of(attempt.address)), attempt.first()
+        entity, message = self.on.broker.namespace.entity(key_of(attempt.address)), attempt.first()
         if entity is None or message is None or not entity.is_limited:
             return False
         with suppress(BrokerError):  # its keys contradict each other: the broker says so
@@ -185,7 +185,7 @@ class PeekPartitionEnd(ByChance):
 
     def applies(self, attempt: Attempt) -> bool:
         """Peeks of partitioned entities that ask for more."""
-        entity = self.on.broker.entity(key_of(attempt.address))
+        entity = self.on.broker.namespace.entity(key_of(attempt.address))
         return entity is not None and len(entity.partitions) > 1 and attempt.count() > self.number("per_reply")
 
     def effect(self, attempt: Attempt) -> Strike:

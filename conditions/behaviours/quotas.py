@@ -55,7 +55,7 @@ class Connections(Behaviour):
         count = sum(1 for _ in self.on.network.connections())
         if count < self.number("max") or not self.on.record("namespace", "connection refused"):
             return None
-        return service_errors.connections_quota_exceeded(self.on.broker.namespace)
+        return service_errors.connections_quota_exceeded(self.on.broker.name)
 
 
 class EntityFull(Behaviour):
@@ -66,11 +66,11 @@ class EntityFull(Behaviour):
         broker, scope = self.on.broker, key_of(attempt.address)
         if attempt.operation is not FaultOperation.SEND or not self.covers(attempt.address):
             return None
-        entity = broker.entity(scope)
+        entity = broker.namespace.entity(scope)
         if entity is None:
             return None
         is_topic = isinstance(entity.description, TopicDescription)
-        totals = broker.totals_of_topic(entity) if is_topic else entity.totals_now()
+        totals = broker.namespace.totals_of_topic(entity) if is_topic else entity.totals_now()
         used, most = totals.bytes_used, self.number("max")
         if used + attempt.size_bytes <= most or not self.on.record(scope, f"send refused at {used} bytes"):
             return None

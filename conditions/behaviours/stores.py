@@ -23,16 +23,16 @@ class StoreOut(Behaviour):
     def begin(self) -> None:
         """Begin the outage."""
         on = self.on
-        count, asked = len(on.broker.workers), self.number("store")
+        count, asked = len(on.broker.namespace.workers), self.number("store")
         self._index = on.chance.between("store", 0, count - 1) if asked < 0 else min(asked, count - 1)
         on.plan(on.started_at, f"store {self._index} is {self.word('kind')} for {self.number('ms')} ms")
         if on.record(f"store {self._index}", self.word("kind")):
-            on.broker.begin_outage(self._index, Outage(OutageKind(self.word("kind")), 0), self.number("ms"))
+            on.broker.outages.begin(self._index, Outage(OutageKind(self.word("kind")), 0), self.number("ms"))
 
     def end(self) -> None:
         """The store works again."""
         super().end()
-        self.on.broker.end_outage(self._index)
+        self.on.broker.outages.end(self._index)
 
 
 class KeyedRefused(Behaviour):
@@ -52,7 +52,7 @@ class KeyedRefused(Behaviour):
         return Strike(Effect.REFUSE, error, self.number("ms") if is_late else 0)
 
     def _is_out(self, attempt: Attempt) -> bool:
-        entity, message = self.on.broker.entity(key_of(attempt.address)), attempt.first()
+        entity, message = self.on.broker.namespace.entity(key_of(attempt.address)), attempt.first()
         if entity is None or message is None or not entity.is_limited:
             return False
         try:

@@ -35,7 +35,7 @@ class ThrottleCredits(Behaviour):
             return None
         if not self.on.record(key_of(attempt.address), f"{attempt.operation} refused, {cost} credits"):
             return None
-        return Strike(Effect.REFUSE, service_errors.throttled(self.on.broker.namespace))
+        return Strike(Effect.REFUSE, service_errors.throttled(self.on.broker.name))
 
     def delivered(self, address: str, count: int, link: Callable[[], str]) -> None:
         """Messages that a receiver got cost a credit each."""
@@ -51,7 +51,7 @@ class ThrottleCredits(Behaviour):
         if self.word("receive") == "detach":
             if left or not self.on.record(key_of(attempt.address), "receiver detached"):
                 return None
-            return Strike(Effect.REFUSE, service_errors.throttled(self.on.broker.namespace))
+            return Strike(Effect.REFUSE, service_errors.throttled(self.on.broker.name))
         if not left and not self.on.record(key_of(attempt.address), "receiver waits for credits"):
             return None
         return Strike(Effect.LIMIT, count=left, delay_ms=bucket.full_after_ms())
@@ -70,10 +70,10 @@ class ThrottleCredits(Behaviour):
     def _filters(self, address: str) -> int:
         """How many filters a message to that address meets."""
         broker = self.on.broker
-        entity = broker.entity(key_of(address))
+        entity = broker.namespace.entity(key_of(address))
         if entity is None or not isinstance(entity.description, TopicDescription):
             return 0
-        subscriptions = broker.subscriptions_of(entity.path).entities()
+        subscriptions = broker.namespace.subscriptions_of(entity.path).entities()
         return sum(len(broker.administration.rules(each.path)) for each in subscriptions)
 
 
@@ -85,7 +85,7 @@ class ThrottleAdmin(Behaviour):
         on = self.on
         if not self._is_struck(request) or not on.record(request.path.lower(), f"{request.method} refused"):
             return None
-        return AdminRefusal(self.number("status"), service_errors.throttled(on.broker.namespace).description)
+        return AdminRefusal(self.number("status"), service_errors.throttled(on.broker.name).description)
 
     def _is_struck(self, request: AdminRequest) -> bool:
         per_second = self.number("credits_per_s")
@@ -113,7 +113,7 @@ class ThrottleNode(Behaviour):
         return not gap_ms or past_ms % (burst_ms + gap_ms) < burst_ms
 
     def _error(self) -> BrokerError:
-        return texts.node_busy(self.on.broker.namespace, int(self.word("code")))
+        return texts.node_busy(self.on.broker.name, int(self.word("code")))
 
 
 class ThrottleLosesLocks(Behaviour):

@@ -207,7 +207,7 @@ class EmubusServer(ConditionVerbs):
         return self.run(self._peek(path, sub_queue))
 
     async def _peek(self, path: str, sub_queue: str) -> list[PeekedMessage]:
-        overview = Overview(self._server.broker)
+        overview = Overview(self._server.broker.namespace)
         entity = overview.entity(path)
         found: list[PeekedMessage] = []
         first: int | None = 0
@@ -221,12 +221,12 @@ class EmubusServer(ConditionVerbs):
 
     def message_counts(self, path: str) -> dict[str, int]:
         """Messages of an entity by state: `active`, `scheduled`, `dead-letter`, …"""
-        overview = Overview(self._server.broker)
+        overview = Overview(self._server.broker.namespace)
         return self.call(lambda: dict(overview.report(overview.entity(path)).messages))
 
     def route(self, path: str, key: str | None = None) -> Route:
         """Where a message with a key (SessionId or PartitionKey) would go: its partition and store."""
-        overview = Overview(self._server.broker)
+        overview = Overview(self._server.broker.namespace)
         nothing: dict[str, None] = {"session_id": None, "partition_key": None}
         return self.call(lambda: overview.route(overview.entity(path), **nothing, key=key))
 
@@ -292,7 +292,7 @@ class EmubusServer(ConditionVerbs):
         return self.call(self._server.amqp.conditions.end_all)
 
     def _entity_count(self) -> int:
-        return self.call(lambda: sum(1 for _ in self._server.broker.entities()))
+        return self.call(lambda: sum(1 for _ in self._server.broker.namespace.entities()))
 
     def drop_connections(self, entity: str | None = None) -> int:
         """Cut the TCP connections of all clients, or of those with a link to `entity`; returns how many."""
@@ -307,15 +307,15 @@ class EmubusServer(ConditionVerbs):
     ) -> None:
         """Begin an outage of messaging stores (down, slow, failing, full), for a time or until `end_outage` (P18)."""
         outage, broker = Outage(kind, delay_ms), self._server.broker
-        self.call(partial(broker.check_stores, stores))
+        self.call(partial(broker.outages.check_stores, stores))
         for index in stores:
-            self.call(partial(broker.begin_outage, index, outage, duration_ms))
+            self.call(partial(broker.outages.begin, index, outage, duration_ms))
 
     def end_outage(self, stores: Sequence[int]) -> None:
         """End outages of stores."""
-        self.call(partial(self._server.broker.check_stores, stores))
+        self.call(partial(self._server.broker.outages.check_stores, stores))
         for index in stores:
-            self.call(partial(self._server.broker.end_outage, index))
+            self.call(partial(self._server.broker.outages.end, index))
 
     def call(self, function: Callable[[], T]) -> T:
         """Run `function` on the server's event loop; returns its result."""

@@ -168,6 +168,77 @@ class FakeAdministration:
         return self.all_rules
 
 
+class FakeSessions:
+    """Verbs for message sessions; `states` has those that are held."""
+
+    def __init__(self, calls: list[tuple[object, ...]]) -> None:
+        self.states: dict[str, bytes | None] = {}
+        self._calls = calls
+
+    async def renew(self, address: str, session_id: str) -> int:
+        self.held(session_id)
+        return 1_767_225_600_000
+
+    async def set_state(self, address: str, session_id: str, state: bytes | None) -> None:
+        self.held(session_id)
+        self.states[session_id] = state
+
+    async def state(self, address: str, session_id: str) -> bytes | None:
+        return self.held(session_id)
+
+    async def names(self, address: str, updated_after: int | None) -> list[str]:
+        self._calls.append(("sessions", address, updated_after))
+        return sorted(self.states)
+
+    def held(self, session_id: str) -> bytes | None:
+        if session_id not in self.states:
+            raise session_lock_lost()
+        return self.states[session_id]
+
+
+class FakeWork:
+    """Work of transactions."""
+
+    def __init__(self, transactions: FakeTransactions, sessions: FakeSessions) -> None:
+        self._transactions = transactions
+        self._sessions = sessions
+
+    def send(self, ref: TransactionRef, sender: Any, data: bytes, *, batch: bool) -> None:
+        self._transactions.check(ref)
+        self._transactions.work.append(("send", ref.id, data, batch))
+
+    async def schedule(self, ref: TransactionRef, address: str, encoded: Sequence[bytes]) -> list[int]:
+        self._transactions.check(ref)
+        self._transactions.work.append(("schedule", ref.id, address, list(encoded)))
+        return [100 + index for index in range(len(encoded))]
+
+    async def cancel(self, ref: TransactionRef, address: str, numbers: Sequence[int]) -> None:
+        self._transactions.check(ref)
+        self._transactions.work.append(("cancel", ref.id, address, list(numbers)))
+
+    async def set_state(self, ref: TransactionRef, address: str, session_id: str, state: bytes | None) -> None:
+        self._transactions.check(ref)
+        self._sessions.held(session_id)
+        self._transactions.work.append(("set state", ref.id, address, session_id, state))
+
+    def settle(
+        self,
+        ref: TransactionRef,
+        address: str,
+        token: bytes,
+        outcome: Outcome,
+        *,
+        settled: bool = False,
+        on_commit: Callable[[], None] | None = None,
+    ) -> None:
+        self._transactions.check(ref)
+        self._transactions.work.append(("settle", ref.id, address, token, outcome))
+        if settled:
+            self._transactions.let_go.append(token)
+        if on_commit is not None:
+            self._transactions.on_commit.append(on_commit)
+
+
 class FakeVerbs:
     """Verbs of the broker; arguments are kept in `calls` for the tests to look at."""
 
@@ -177,8 +248,8 @@ class FakeVerbs:
         self.administration = FakeAdministration()
         self.calls: list[tuple[object, ...]] = []
         self.scheduled: dict[int, bytes] = {}
-        self.session_states: dict[str, bytes | None] = {}
-        """The sessions that are held."""
+        self.sessions = FakeSessions(self.calls)
+        self.work = FakeWork(self.transactions, self.sessions)
         self.accept_error: BrokerError | None = None
         self.deletable = 0
 
@@ -239,60 +310,3 @@ class FakeVerbs:
     ) -> list[int]:
         self.calls.append(("claim", address, partition_id, before, count, dict(properties)))
         return [3, 5]
-
-    async def renew_session(self, address: str, session_id: str) -> int:
-        self._held(session_id)
-        return 1_767_225_600_000
-
-    async def set_session_state(self, address: str, session_id: str, state: bytes | None) -> None:
-        self._held(session_id)
-        self.session_states[session_id] = state
-
-    async def session_state(self, address: str, session_id: str) -> bytes | None:
-        return self._held(session_id)
-
-    async def message_sessions(self, address: str, updated_after: int | None) -> list[str]:
-        self.calls.append(("sessions", address, updated_after))
-        return sorted(self.session_states)
-
-    def transactional_send(self, ref: TransactionRef, sender: Any, data: bytes, *, batch: bool) -> None:
-        self.transactions.check(ref)
-        self.transactions.work.append(("send", ref.id, data, batch))
-
-    async def transactional_schedule(self, ref: TransactionRef, address: str, encoded: Sequence[bytes]) -> list[int]:
-        self.transactions.check(ref)
-        self.transactions.work.append(("schedule", ref.id, address, list(encoded)))
-        return [100 + index for index in range(len(encoded))]
-
-    async def transactional_cancel(self, ref: TransactionRef, address: str, numbers: Sequence[int]) -> None:
-        self.transactions.check(ref)
-        self.transactions.work.append(("cancel", ref.id, address, list(numbers)))
-
-    async def transactional_set_state(
-        self, ref: TransactionRef, address: str, session_id: str, state: bytes | None
-    ) -> None:
-        self.transactions.check(ref)
-        self._held(session_id)
-        self.transactions.work.append(("set state", ref.id, address, session_id, state))
-
-    def transactional_settle(
-        self,
-        ref: TransactionRef,
-        address: str,
-        token: bytes,
-        outcome: Outcome,
-        *,
-        settled: bool = False,
-        on_commit: Callable[[], None] | None = None,
-    ) -> None:
-        self.transactions.check(ref)
-        self.transactions.work.append(("settle", ref.id, address, token, outcome))
-        if settled:
-            self.transactions.let_go.append(token)
-        if on_commit is not None:
-            self.transactions.on_commit.append(on_commit)
-
-    def _held(self, session_id: str) -> bytes | None:
-        if session_id not in self.session_states:
-            raise session_lock_lost()
-        return self.session_states[session_id]

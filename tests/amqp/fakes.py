@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from types import SimpleNamespace
 from typing import cast
 
 from emubus.broker.address import Address, parse_address
@@ -158,12 +159,13 @@ class FakeConsumer:
 class FakeBroker(FakeVerbs):
     """Queues by name; `q` is always there."""
 
-    namespace = "ns"
+    name = "ns"
     limits = limits_for(Profile.STANDARD)
-    notes_strikes = False
+    strikes = SimpleNamespace(are_noted=False)
 
     def __init__(self) -> None:
         super().__init__()
+        self.namespace = self.messages = self  # whose verbs these are, too
         self.queues = {"q": FakeQueue()}
         self.refusals = RefusalLog(lambda: self.queues)
         self.lines = RepeatedLines(Clock(manual=True))
@@ -180,7 +182,7 @@ class FakeBroker(FakeVerbs):
         return self.queues["q"]
 
     def name_of(self, address: str) -> str:
-        return name_of(self.namespace, parse_address(address).entity)
+        return name_of(self.name, parse_address(address).entity)
 
     def find(self, address: str) -> tuple[FakeQueue, Address]:
         return self.queue_at(address), parse_address(address)
@@ -189,7 +191,7 @@ class FakeBroker(FakeVerbs):
         parsed = parse_address(address)
         queue = self.queues.get(parsed.path.lower())
         if queue is None:
-            raise not_found(self.namespace, parsed.path)
+            raise not_found(self.name, parsed.path)
         return queue
 
     def open_sender(self, address: str, *, detached: Callable[[BrokerError], None], client: str = "") -> FakeSender:

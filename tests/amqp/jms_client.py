@@ -134,4 +134,6 @@ async def premium_broker() -> AsyncIterator[Broker]:
 
 def subscriptions(broker: Broker) -> list[str]:
     """The paths of all subscriptions."""
-    return sorted(each.path for each in broker.entities() if isinstance(each.description, SubscriptionDescription))
+    return sorted(
+        each.path for each in broker.namespace.entities() if isinstance(each.description, SubscriptionDescription)
+    )

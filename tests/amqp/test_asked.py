@@ -228,11 +228,11 @@ class Talk:
     async def end(self) -> list[object]:
         """What was heard, and what is left."""
         for queue in ("q", "q/$DeadLetterQueue", "other", "s"):
-            for payload in await self.broker.peek(queue, 0, 100, 1 << 20):
+            for payload in await self.broker.messages.peek(queue, 0, 100, 1 << 20):
                 self.heard.append((queue, payload))
         for session in ("a", "b"):
             with suppress(BrokerError):  # it is not held
-                self.heard.append((session, await self.broker.session_state("s", session)))
+                self.heard.append((session, await self.broker.sessions.state("s", session)))
         client = self.wire.server.context.client
         self.heard.append([client.get(name) for name in ("container", "product", "version")])
         self.heard.append(self.wire.socket.closed)
@@ -385,7 +385,7 @@ async def request(operation: str, given: Mapping[str, object], row: Asked | None
         talk.wire.dispose(modified(undeliverable=True), deferred.get(1))
         scheduled = {Symbol("x-opt-scheduled-enqueue-time"): Timestamp(START + 600_000)}
         later = encode_described(Ulong(0x72), encode(scheduled)) + message("later")
-        (number,) = await talk.broker.schedule("q", [later])
+        (number,) = await talk.broker.messages.schedule("q", [later])
         for session in ("a", "b", "c"):
             await talk.put("s", message(f"in {session}", session=session))
         talk.wire.attach_receiver("s", 2, filter={SESSION: "b"}, name="lost")
@@ -396,7 +396,7 @@ async def request(operation: str, given: Mapping[str, object], row: Asked | None
         talk.clock.advance(5_000)
         talk.wire.attach_receiver("q", 4, credit=1, name="r4")
         (locked,) = [each for each in await talk.hear() if each.code == CODES["transfer"]]
-        await talk.broker.set_session_state("s", "a", b"state")
+        await talk.broker.sessions.set_state("s", "a", b"state")
         known: dict[object, object] = {
             "LOCKED": Array(0x98, (uuid.UUID(bytes_le=locked.get(2)),)),
             "DEFERRED": Array(0x81, (Long(2),)),

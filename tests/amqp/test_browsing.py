@@ -179,7 +179,7 @@ async def test_a_browser_that_can_t_look_is_detached(looking: Looking) -> None:
         raise BrokerError(Condition.SERVER_BUSY, "Not now.")
 
     looking.browse()
-    looking.broker.peek = refuse  # type: ignore[method-assign, assignment]
+    looking.broker.messages.peek = refuse  # type: ignore[method-assign, assignment]
     looking.wire.flow(0, 1)
     (detach,) = await looking.frames(DETACH)
     assert detach.fields[2].value[0] == "com.microsoft:server-busy"

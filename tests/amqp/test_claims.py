@@ -277,7 +277,7 @@ async def test_a_token_is_taken_while_nobody_can_tell_whether_there_is_the_entit
     def busy(address: str) -> Never:
         raise BrokerError(Condition.SERVER_BUSY, f"{address} is being restored; please try again.")
 
-    monkeypatch.setattr(wire.broker, "find", busy)
+    monkeypatch.setattr(wire.broker.namespace, "find", busy)
     assert (await put(wire, sas(NOW_S + 60)))[0] == 202
     wire.lose()
 

@@ -178,7 +178,7 @@ async def test_a_commit_says_nothing_on_a_channel_that_was_ended_meanwhile(net: 
     await wire.all()
     wire.write(wire.transfer(command(Ulong(DISCHARGE), [transaction, False]), handle=9))
     assert [(each.channel, each.get(4)) for each in await wire.all()] == [(0, accepted)]
-    assert await net.broker.peek("q", 0, 10, 1 << 20) == []
+    assert await net.broker.messages.peek("q", 0, 10, 1 << 20) == []
 
 
 async def test_a_channel_that_was_ended_can_be_begun_anew(net: Net) -> None:

@@ -50,7 +50,7 @@ def produce(client: JmsClient, address: str, capability: str) -> list[Frame]:
 async def test_a_temporary_queue_takes_replies_of_others_until_its_client_deletes_it(broker: Broker) -> None:
     client, replier = JmsClient(broker), JmsClient(broker, "ID:2")
     queue, creator = made(client, "queue"), 1
-    entity = broker.entity(queue)
+    entity = broker.namespace.entity(queue)
     assert entity is not None
     assert isinstance(entity.description, QueueDescription)
     consume(client, queue, "temporary-queue")
@@ -59,7 +59,7 @@ async def test_a_temporary_queue_takes_replies_of_others_until_its_client_delete
     client.wire.send(0, DETACH, [Uint(creator), True])
     (answer,) = await client.frames(DETACH)
     assert answer.get(2) is None
-    assert broker.entity(queue) is None
+    assert broker.namespace.entity(queue) is None
     client.wire.clock.advance(client.wire.limits.deleted_pause_ms)
     (closed,) = await client.frames(DETACH)
     assert closed.get(2).value[0] == "amqp:not-found"
@@ -71,7 +71,7 @@ async def test_temporary_destinations_go_with_their_connection(broker: Broker) -
     names = [made(client, "queue"), made(client, "topic"), made(client, "queue")]
     assert len(set(names)) == 3
     client.wire.lose()
-    assert [broker.entity(name) for name in names] == [None, None, None]
+    assert [broker.namespace.entity(name) for name in names] == [None, None, None]
 
 
 async def test_a_temporary_topic_gives_each_consumer_a_copy(broker: Broker) -> None:
@@ -96,9 +96,9 @@ async def test_a_dynamic_node_of_another_kind_is_refused(broker: Broker) -> None
 
 async def test_who_may_not_manage_makes_no_temporary_queue(broker: Broker) -> None:
     client = JmsClient(broker, access=Access(verify=True))
-    count = len(list(broker.entities()))
+    count = len(list(broker.namespace.entities()))
     assert refusal(make_temporary(client, "queue"))[0] == "amqp:unauthorized-access"
-    assert len(list(broker.entities())) == count
+    assert len(list(broker.namespace.entities())) == count
 
 
 async def test_the_library_for_jms_2_makes_what_is_missing_and_plain_clients_do_not(broker: Broker) -> None:
@@ -109,16 +109,16 @@ async def test_the_library_for_jms_2_makes_what_is_missing_and_plain_clients_do_
     consume(library, "events", "topic")
     assert refusal(produce(library, "gone", "temporary-queue"))[0] == "amqp:not-found"
     assert refusal(consume(library, "new2/$DeadLetterQueue", "queue"))[0] == "amqp:not-found"
-    count = len(list(broker.entities()))
+    count = len(list(broker.namespace.entities()))
     assert refusal(produce(library, "/", "queue"))[0] == "com.microsoft:argument-out-of-range"
-    assert len(list(broker.entities())) == count
-    queue, topic = broker.entity("new"), broker.entity("events")
+    assert len(list(broker.namespace.entities())) == count
+    queue, topic = broker.namespace.entity("new"), broker.namespace.entity("events")
     assert queue is not None
     assert topic is not None
     assert isinstance(topic.description, TopicDescription)
     assert queue.description.auto_delete_on_idle_ms == 600_000
     library.wire.lose()
-    assert broker.entity("new") is queue
+    assert broker.namespace.entity("new") is queue
 
 
 @pytest.mark.parametrize("kind", [Long, Timestamp])

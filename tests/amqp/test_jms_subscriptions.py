@@ -25,7 +25,7 @@ async def broker() -> AsyncIterator[Broker]:
 
 
 def described(broker: Broker, path: str) -> SubscriptionDescription:
-    entity = broker.entity(path)
+    entity = broker.namespace.entity(path)
     assert entity is not None
     assert isinstance(entity.description, SubscriptionDescription)
     return entity.description
@@ -202,7 +202,7 @@ async def test_a_fault_of_a_subscription_strikes_its_consumer_and_one_of_the_top
 
 async def test_a_missing_topic_is_not_made(broker: Broker) -> None:
     assert refusal(JmsClient(broker, "c1").subscribe("s", "missing"))[0] == "amqp:not-found"
-    assert broker.entity("missing") is None
+    assert broker.namespace.entity("missing") is None
 
 
 async def test_idle_times_of_the_client_are_those_of_its_subscriptions(broker: Broker) -> None:

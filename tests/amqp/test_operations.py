@@ -138,7 +138,7 @@ async def test_a_count_below_one_is_out_of_range(ask: Asker, operation: str) -> 
 
 
 async def test_a_renewed_session_lock_ends_at_a_timestamp(ask: Asker) -> None:
-    ask.wire.broker.session_states = {"s-1": None}
+    ask.wire.broker.sessions.states = {"s-1": None}
     answer = await ask("renew-session-lock", {"session-id": "s-1"})
     assert (answer.status, answer.body) == (200, {"expiration": 1_767_225_600_000})
     assert type(answer.body["expiration"]) is Timestamp
@@ -149,7 +149,7 @@ async def test_a_renewed_session_lock_ends_at_a_timestamp(ask: Asker) -> None:
 async def test_a_sessions_state_is_binary_or_null_and_its_key_is_always_there(
     ask: Asker, session_id: str, state: bytes | None
 ) -> None:
-    ask.wire.broker.session_states = {session_id: b"before"}
+    ask.wire.broker.sessions.states = {session_id: b"before"}
     answer = await ask("set-session-state", {"session-id": session_id, "session-state": state})
     assert (answer.status, answer.body) == (200, {})
     answer = await ask("get-session-state", {"session-id": session_id})
@@ -157,9 +157,9 @@ async def test_a_sessions_state_is_binary_or_null_and_its_key_is_always_there(
 
 
 async def test_a_state_that_is_absent_is_cleared(ask: Asker) -> None:
-    ask.wire.broker.session_states = {"s-1": b"before"}
+    ask.wire.broker.sessions.states = {"s-1": b"before"}
     assert (await ask("set-session-state", {"session-id": "s-1"})).status == 200
-    assert ask.wire.broker.session_states == {"s-1": None}
+    assert ask.wire.broker.sessions.states == {"s-1": None}
 
 
 @pytest.mark.parametrize("operation", ["renew-session-lock", "set-session-state", "get-session-state"])
@@ -188,7 +188,7 @@ async def test_the_end_of_time_means_all_sessions(ask: Asker, asked: int, meant:
 
 
 async def test_sessions_are_listed_by_pages_as_an_array_of_strings(ask: Asker) -> None:
-    ask.wire.broker.session_states = {"": None, "a": None, "ä" * 200: None, "b": None}
+    ask.wire.broker.sessions.states = {"": None, "a": None, "ä" * 200: None, "b": None}
     body = {"last-updated-time": Timestamp(253_402_300_800_000), "top": Int(2)}
     first, second, third = [await ask("get-message-sessions", body | {"skip": Int(skip)}) for skip in (0, 2, 4)]
     assert [each.status for each in (first, second, third)] == [200, 200, 204]
@@ -340,18 +340,18 @@ async def test_scheduled_messages_are_cancelled_within_a_transaction(ask: Asker)
 
 @pytest.mark.parametrize("state", [b"state", None])
 async def test_the_state_of_a_session_is_set_within_a_transaction(ask: Asker, state: bytes | None) -> None:
-    ask.wire.broker.session_states["a"] = b"old"
+    ask.wire.broker.sessions.states["a"] = b"old"
     transaction = ask.wire.broker.transactions.declare(0, connection=ask.wire.server.context).id
     body = {"session-id": "a", "session-state": state}
     assert (await ask("set-session-state", body, within(transaction))).status == 200
     assert ask.wire.broker.transactions.work == [("set state", transaction, "q", "a", state)]
-    assert ask.wire.broker.session_states == {"a": b"old"}
+    assert ask.wire.broker.sessions.states == {"a": b"old"}
 
 
 @pytest.mark.parametrize("transaction", [b"txn\xff1", b"one that has ended"])
 async def test_renewals_and_looks_are_done_at_once_as_without_the_transaction(ask: Asker, transaction: bytes) -> None:
     ask.wire.broker.transactions.declare(0, connection=ask.wire.server.context)
-    ask.wire.broker.session_states["a"] = b"old"
+    ask.wire.broker.sessions.states["a"] = b"old"
     state = await ask("get-session-state", {"session-id": "a"}, within(transaction))
     assert (state.status, state.body) == (200, {"session-state": b"old"})
     renewed = await ask("renew-session-lock", {"session-id": "a"}, within(transaction))
@@ -440,7 +440,7 @@ def test_any_body_is_answered_with_a_status(name: str, body: Any) -> None:
         wire = Wire()
         wire.open()
         wire.broker.queues["t/subscriptions/s"] = FakeQueue()
-        wire.broker.session_states = {"s-1": b""}
+        wire.broker.sessions.states = {"s-1": b""}
         answer = await Asker(wire, "t/Subscriptions/s")(name.removeprefix("com.microsoft:"), body)
         assert answer.status in {200, 204, *STATUS.values()}
         wire.lose()

@@ -454,7 +454,7 @@ async def test_what_was_settled_behind_a_detach_may_be_asked_for_once_more(both:
     for status, answered in (("abandoned", 410), ("completed", 200), ("completed", 410)):
         answer = await ask("update-disposition", {**lock, "disposition-status": status})
         assert (answer.status, answer.condition is None) == (answered, answered == 200)
-    assert await both.broker.peek("q", 0, 10, 1 << 20) == []
+    assert await both.broker.messages.peek("q", 0, 10, 1 << 20) == []
 
 
 @pytest.mark.parametrize(

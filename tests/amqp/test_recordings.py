@@ -91,7 +91,7 @@ async def test_what_a_rollback_leaves_open_the_client_completes_on_the_same_link
     await replay.play()
     assert replay.conversations[1].peer.settled == [(2, 0, ACCEPTED)]
     assert replay.conversations[1].peer.refusals == []
-    assert await replay.broker.peek("q1", 0, 10, 1 << 20) == []
+    assert await replay.broker.messages.peek("q1", 0, 10, 1 << 20) == []
 
 
 async def test_what_a_rollback_leaves_open_the_client_releases_and_gets_it_again_first(play: Play) -> None:

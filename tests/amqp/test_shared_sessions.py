@@ -166,7 +166,7 @@ async def test_who_shows_the_token_takes_the_session_over_and_settles_what_was_d
     (after,) = await second.receive(5)
     assert body(after) == "next"
     assert (await second.settle(after)).status == 200
-    assert await place.broker.peek("s", 0, 10, 1 << 20) == []
+    assert await place.broker.messages.peek("s", 0, 10, 1 << 20) == []
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def clock() -> Clock:
 
 
 def paths(broker: Broker) -> list[str]:
-    return [entity.path for entity in broker.entities()]
+    return [entity.path for entity in broker.namespace.entities()]
 
 
 def small(**limits: Any) -> Limits:
@@ -115,7 +115,7 @@ async def test_a_subscription_of_a_missing_topic_is_named_by_its_address_and_of_
         with pytest.raises(
             BrokerError, match=f"^amqp:not-found: The messaging entity '{re.escape(shown)}' could not be"
         ):
-            broker.find(path)
+            broker.namespace.find(path)
 
 
 async def test_p05_a_namespace_has_so_many_entities_and_so_many_partitioned_ones(clock: Clock) -> None:
@@ -168,7 +168,7 @@ async def test_a_rule_that_is_added_is_compiled_and_encoded_alone(clock: Clock) 
     assert calls_of(compile_filter, lambda: add("t/Subscriptions/s", new)) == checked_and_indexed
     assert calls_of(RuleDescription.to_json, lambda: add("t/Subscriptions/s", newer)) == 1
     await send(broker, "t", encoded("1", properties={"b": 1}))
-    assert await broker.peek("t/Subscriptions/s", 0, 10, 1 << 20) != []
+    assert await broker.messages.peek("t/Subscriptions/s", 0, 10, 1 << 20) != []
 
 
 async def test_a_rule_above_the_limits_is_a_bad_argument(clock: Clock) -> None:
@@ -196,7 +196,7 @@ async def test_a_size_that_is_changed_holds_at_once(clock: Clock) -> None:
     broker.administration.create(SubscriptionDescription("t", "s"))
     broker.administration.update(QueueDescription("q", max_size_mb=2048))
     broker.administration.update(TopicDescription("t", max_size_mb=3072))
-    sizes = {entity.path: entity.partitions[0].size_bytes_max >> 20 for entity in broker.entities()}
+    sizes = {entity.path: entity.partitions[0].size_bytes_max >> 20 for entity in broker.namespace.entities()}
     assert sizes == {"q": 2048, "t": 3072, "t/Subscriptions/s": 3072}
 
 
@@ -211,14 +211,16 @@ async def test_the_full_size_of_a_topic_counts_every_copy_at_once(clock: Clock) 
     broker.administration.create(TOPIC)
     for name in ("a", "b", "c"):
         broker.administration.create(SubscriptionDescription("t", name))
-    topic = broker.entity("t")
+    topic = broker.namespace.entity("t")
     assert topic is not None
     topic.partitions[0].size_bytes_max = 100_000
     answers = await asyncio.gather(
         *(send(broker, "t", encoded("x" * 1_000)) for _ in range(100)), return_exceptions=True
     )
     refused = [answer for answer in answers if isinstance(answer, BrokerError)]
-    stored = sum(place.worker.counters(place.queue_id).bytes_used for e in broker.entities() for place in e.partitions)
+    stored = sum(
+        place.worker.counters(place.queue_id).bytes_used for e in broker.namespace.entities() for place in e.partitions
+    )
     assert 100_000 - 1_000 <= stored <= 100_000 + 3 * 1_100
     assert len(refused) > 60
     assert refused[0].description.startswith(
@@ -411,7 +413,7 @@ def test_names_that_are_longer_than_a_key_are_kept() -> None:
 async def test_a_change_of_the_keys_of_an_entity_is_told_and_no_other_change(clock: Clock) -> None:
     broker = open_broker(QueueDescription("q"), clock=clock)
     seen: list[list[str]] = []
-    broker.on_keys_changed(lambda: seen.append([key.key for key in broker.entity_keys("q")]))
+    broker.namespace.on_keys_changed(lambda: seen.append([key.key for key in broker.namespace.entity_keys("q")]))
     own = AuthorizationRule("k", (Right.SEND,), "1")
     for changed in (
         QueueDescription("q", authorization_rules=(own,)),

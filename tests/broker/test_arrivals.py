@@ -53,10 +53,10 @@ async def settle_down() -> None:
 
 async def test_a_scheduled_message_becomes_active_at_its_time(clock: Clock, queue: QueueDescription) -> None:
     broker = open_broker(queue, clock=clock)
-    (number,) = await broker.schedule("q", [later(clock, 5_000, "a")])
+    (number,) = await broker.messages.schedule("q", [later(clock, 5_000, "a")])
     receiver = Receiver(broker, "q")
     assert await receiver.drain() == []
-    assert read((await broker.peek("q", 0, 10, 1 << 20))[0]).annotations["x-opt-message-state"] == 2
+    assert read((await broker.messages.peek("q", 0, 10, 1 << 20))[0]).annotations["x-opt-message-state"] == 2
     clock.advance(5_000)
     (delivery,) = await receiver.receive(1)
     message = decoded([delivery])[0]
@@ -67,9 +67,9 @@ async def test_a_scheduled_message_becomes_active_at_its_time(clock: Clock, queu
 
 async def test_scheduling_counts_as_use(clock: Clock, queue: QueueDescription) -> None:
     broker = open_broker(queue, clock=clock)
-    assert broker.administration.accessed_at(broker.find_target("q")) is None
-    await broker.schedule("q", [later(clock, 5_000, "a")])
-    assert broker.administration.accessed_at(broker.find_target("q")) == START
+    assert broker.administration.accessed_at(broker.namespace.find_target("q")) is None
+    await broker.messages.schedule("q", [later(clock, 5_000, "a")])
+    assert broker.administration.accessed_at(broker.namespace.find_target("q")) == START
 
 
 @pytest.mark.parametrize("path", ["q", "t"])
@@ -87,7 +87,9 @@ async def test_a_message_that_was_scheduled_is_received_as_such(path: str, clock
     received = await Receiver(broker, address).receive(2)
     states = {bodies([each])[0]: read(each.payload).annotations.get("x-opt-message-state") for each in received}
     assert states == {"now": None, "later": 2}
-    peeked = [read(each).annotations["x-opt-message-state"] for each in await broker.peek(address, 0, 9, 1 << 20)]
+    peeked = [
+        read(each).annotations["x-opt-message-state"] for each in await broker.messages.peek(address, 0, 9, 1 << 20)
+    ]
     assert peeked == [0, 0]
 
 
@@ -96,7 +98,7 @@ async def test_an_operator_sees_of_a_message_that_was_scheduled_where_it_is(cloc
     await send(broker, "q", later(clock, 5_000))
     clock.advance(5_000)
     await settle_down()
-    (locked,) = await broker.lock_by_number("q", range(1, 5))
+    (locked,) = await broker.messages.lock_by_number("q", range(1, 5))
     assert read(locked.payload).annotations["x-opt-message-state"] == 0
 
 
@@ -112,7 +114,7 @@ async def test_a_message_sent_with_a_scheduled_time_waits_too(clock: Clock, queu
 
 async def test_schedules_survive_a_restart(clock: Clock, queue: QueueDescription, tmp_path: Path) -> None:
     broker = open_broker(queue, clock=clock, folder=tmp_path)
-    await broker.schedule("q", [later(clock, 5_000, "a")])
+    await broker.messages.schedule("q", [later(clock, 5_000, "a")])
     await broker.stop()
     clock.advance(6_000)
     broker = open_broker(queue, clock=clock, folder=tmp_path)
@@ -121,21 +123,21 @@ async def test_schedules_survive_a_restart(clock: Clock, queue: QueueDescription
 
 async def test_a_cancelled_message_never_comes(clock: Clock, queue: QueueDescription) -> None:
     broker = open_broker(queue, clock=clock)
-    numbers = await broker.schedule("q", [later(clock, 1_000, "a"), later(clock, 1_000, "b")])
-    await broker.cancel_scheduled("q", numbers[:1])
+    numbers = await broker.messages.schedule("q", [later(clock, 1_000, "a"), later(clock, 1_000, "b")])
+    await broker.messages.cancel_scheduled("q", numbers[:1])
     with pytest.raises(BrokerError, match=r"Messages not found\. Missing sequence numbers") as refused:
-        await broker.cancel_scheduled("q", numbers[:1])
+        await broker.messages.cancel_scheduled("q", numbers[:1])
     assert refused.value.condition is Condition.MESSAGE_NOT_FOUND
     clock.advance(1_000)
     receiver = Receiver(broker, "q")
     assert bodies(await receiver.receive(1)) == ["b"]
     with pytest.raises(BrokerError):
-        await broker.cancel_scheduled("q", numbers[1:])
+        await broker.messages.cancel_scheduled("q", numbers[1:])
 
 
 async def test_the_time_to_live_of_a_scheduled_message_begins_when_it_is_active(clock: Clock) -> None:
     broker = open_broker(QueueDescription("q"), clock=clock)
-    await broker.schedule("q", [later(clock, 60_000, ttl=10)])
+    await broker.messages.schedule("q", [later(clock, 60_000, ttl=10)])
     clock.advance(60_000)
     await settle_down()
     clock.advance(9_000)
@@ -183,7 +185,7 @@ async def test_a_batch_is_checked_message_by_message(clock: Clock) -> None:
 
 async def test_a_scheduled_message_takes_part_in_duplicate_detection(clock: Clock) -> None:
     broker = open_broker(QueueDescription("q", requires_duplicate_detection=True), clock=clock)
-    await broker.schedule("q", [later(clock, 1_000, "a", id="m")])
+    await broker.messages.schedule("q", [later(clock, 1_000, "a", id="m")])
     await send(broker, "q", encoded("b", id="m"))
     assert await Receiver(broker, "q").drain() == []
     clock.advance(1_000)
@@ -246,7 +248,7 @@ async def test_the_shorter_time_to_live_of_topic_and_subscription_counts(clock: 
 
 async def test_a_scheduled_message_to_a_topic_is_copied_when_it_is_due(clock: Clock) -> None:
     broker = topic_broker(clock, SubscriptionDescription("t", "s"))
-    await broker.schedule("t", [later(clock, 1_000, "a")])
+    await broker.messages.schedule("t", [later(clock, 1_000, "a")])
     assert await Receiver(broker, "t/Subscriptions/s").drain() == []
     clock.advance(1_000)
     assert bodies(await Receiver(broker, "t/Subscriptions/s").receive(1)) == ["a"]
@@ -373,13 +375,13 @@ async def test_a_deleted_queue_is_gone_with_its_messages_and_its_links(clock: Cl
     await settle_down()
     broker.administration.create(queue)
     assert await Receiver(broker, "q").drain() == []
-    assert broker.catalog.deleted == {}
+    assert broker.namespace.catalog.deleted == {}
 
 
 async def test_deleting_a_topic_deletes_its_subscriptions(clock: Clock) -> None:
     broker = topic_broker(clock, SubscriptionDescription("t", "s"))
     broker.administration.delete("t")
-    assert broker.entity("t/Subscriptions/s") is None
+    assert broker.namespace.entity("t/Subscriptions/s") is None
 
 
 async def test_an_idle_queue_is_deleted(clock: Clock) -> None:
@@ -387,21 +389,21 @@ async def test_an_idle_queue_is_deleted(clock: Clock) -> None:
     clock.advance(200_000)
     await send(broker, "q", encoded())
     clock.advance(200_000)
-    assert broker.entity("q") is not None
+    assert broker.namespace.entity("q") is not None
     clock.advance(100_000)
-    assert broker.entity("q") is None
+    assert broker.namespace.entity("q") is None
 
 
 async def test_receiving_from_an_empty_queue_counts_as_use(clock: Clock, queue: QueueDescription) -> None:
     broker = open_broker(replace(queue, auto_delete_on_idle_ms=300_000), clock=clock)
-    entity = broker.find_target("q")
+    entity = broker.namespace.find_target("q")
     receiver = Receiver(broker, "q")
     for minutes in (1, 4, 4):
         clock.advance(minutes * 60_000)
         assert await receiver.drain() == []
         assert broker.administration.accessed_at(entity) == clock.now_ms()
     receiver.consumer.close()
-    assert broker.entity("q") is entity
+    assert broker.namespace.entity("q") is entity
 
 
 async def test_asking_for_a_message_session_counts_as_use(clock: Clock) -> None:
@@ -410,16 +412,16 @@ async def test_asking_for_a_message_session_counts_as_use(clock: Clock) -> None:
     wait = broker.accept_session(
         "q", None, mode=ReceiveMode.PEEK_LOCK, timeout_ms=1_000, granted=print, refused=print, detached=print
     )
-    assert broker.administration.accessed_at(broker.find_target("q")) == START + 1_000
+    assert broker.administration.accessed_at(broker.namespace.find_target("q")) == START + 1_000
     wait.cancel()
 
 
 async def test_looking_into_a_queue_keeps_it_from_being_idle(clock: Clock) -> None:
     broker = open_broker(QueueDescription("q", auto_delete_on_idle_ms=300_000), clock=clock)
     clock.advance(200_000)
-    await broker.peek("q", 0, 1, 1 << 20)
+    await broker.messages.peek("q", 0, 1, 1 << 20)
     clock.advance(200_000)
-    assert broker.entity("q") is not None
+    assert broker.namespace.entity("q") is not None
 
 
 async def test_changing_the_status_detaches_the_links(clock: Clock) -> None:
@@ -437,6 +439,6 @@ async def test_the_oldest_messages_are_deleted_in_a_batch(clock: Clock) -> None:
         clock.advance(1_000)
     locked = Receiver(broker, "q")
     await locked.receive(1)
-    assert await broker.delete_messages("q", 3, START + 5_000) == 3
-    assert await broker.delete_messages("q", 100, START + 5_000) == 1
+    assert await broker.messages.delete_messages("q", 3, START + 5_000) == 3
+    assert await broker.messages.delete_messages("q", 100, START + 5_000) == 1
     assert bodies(await Receiver(broker, "q").drain()) == ["5", "6", "7", "8", "9"]

@@ -43,7 +43,7 @@ def small_broker(folder: Path, clock: Clock, map_bytes_max: int) -> Broker:
 
 async def together(broker: Broker, commands: Sequence[object]) -> None:
     """Put commands for the queue "q" into one batch, and wait until it is over."""
-    entity = broker.entity("q")
+    entity = broker.namespace.entity("q")
     assert entity is not None
     (place,) = entity.partitions
     for command in commands:
@@ -75,7 +75,7 @@ async def test_a_topic_with_50_subscriptions_takes_what_is_in_flight_at_once_on_
     body = "x" * 1000
     answers = await asyncio.gather(*(send(broker, "t", encoded(body)) for _ in range(900)), return_exceptions=True)
     assert Counter(map(repr, answers)) == {"None": 900}
-    stored = [broker.entity(f"t/Subscriptions/s{number:02}") for number in range(50)]
+    stored = [broker.namespace.entity(f"t/Subscriptions/s{number:02}") for number in range(50)]
     assert [entity.message_counts()[0] for entity in stored if entity is not None] == [900] * 50
 
 
@@ -128,9 +128,9 @@ async def test_a_scheduled_message_comes_in_time_after_an_earlier_one_was_cancel
         encoded("later", annotations={"x-opt-scheduled-enqueue-time": timestamp(clock.now_ms() + ms)})
         for ms in (1_000, 5_000)
     )
-    numbers = await broker.schedule("q", [first])
-    await broker.schedule("q", [second])
-    await broker.cancel_scheduled("q", numbers)
+    numbers = await broker.messages.schedule("q", [first])
+    await broker.messages.schedule("q", [second])
+    await broker.messages.cancel_scheduled("q", numbers)
     clock.advance(1_000)
     await loop_turns(5)
     clock.advance(4_000)

@@ -110,7 +110,7 @@ async def test_p08_a_message_without_a_key_is_refused_where_its_id_would_be_the_
         answers: dict[int, BrokerError | None] = {}
         try:
             if way == "schedule":
-                await broker.schedule(path, list(messages))
+                await broker.messages.schedule(path, list(messages))
             elif way == "run":
                 over = asyncio.get_running_loop().create_future()
 
@@ -179,7 +179,7 @@ async def test_p23_peeking_again_and_again_sees_every_message_once() -> None:
         await send(broker, "parts", encoded(str(number)))
     seen: list[str] = []
     first = 0
-    while page := await broker.peek("parts", first, 7, 1 << 18):
+    while page := await broker.messages.peek("parts", first, 7, 1 << 18):
         for payload in page:
             message = read(payload)
             seen.append(bytes(message.body).decode())
@@ -194,7 +194,7 @@ async def test_p23_a_page_that_is_full_hides_nothing_of_its_partition() -> None:
         await send(broker, "parts", encoded(f"{number} ".ljust(3_000 if large else 0, "x")))
     seen: list[int] = []
     first = 0
-    while page := await broker.peek("parts", first, 100, 4_000):
+    while page := await broker.messages.peek("parts", first, 100, 4_000):
         for payload in page:
             message = read(payload)
             seen.append(int(bytes(message.body).split()[0]))
@@ -371,10 +371,10 @@ async def test_locks_are_renewed_and_settled_by_token_from_any_partition() -> No
         await send(broker, "parts", encoded())
     deliveries = await Receiver(broker, "parts").drain()
     tokens = [delivery.token for delivery in deliveries]
-    assert len(await broker.renew_locks("parts", tokens)) == 32
-    await broker.settle("parts", tokens, Complete())
+    assert len(await broker.messages.renew_locks("parts", tokens)) == 32
+    await broker.messages.settle("parts", tokens, Complete())
     with pytest.raises(BrokerError) as refused:
-        await broker.renew_locks("parts", tokens[:1])
+        await broker.messages.renew_locks("parts", tokens[:1])
     assert refused.value.condition is Condition.MESSAGE_LOCK_LOST
 
 
@@ -382,7 +382,7 @@ async def test_p07_each_partition_is_kept_by_a_messaging_store_of_its_own(tmp_pa
     broker = open_broker(PARTITIONED, folder=tmp_path)
     for _ in range(32):
         await send(broker, "parts", encoded())
-    entity = broker.entity("parts")
+    entity = broker.namespace.entity("parts")
     assert entity is not None
     assert [place.worker.index for place in entity.partitions] == list(range(16))
     partitions = [place.worker.partition(entity.queue_id) for place in entity.partitions]

@@ -79,7 +79,7 @@ def in_session(name: str) -> bytes:
 
 
 def counts(broker: Broker, home: Home) -> int:
-    entity = broker.entity("t/Subscriptions/s")
+    entity = broker.namespace.entity("t/Subscriptions/s")
     assert entity is not None
     return entity.message_counts()[home]
 
@@ -97,12 +97,12 @@ async def test_messages_of_many_sessions_become_one_session_in_one_partition(clo
 async def test_copies_keep_their_order_on_the_way_to_another_partition(clock: Clock) -> None:
     broker = open_broker(clock=clock)
     with_topic(broker, "SET sys.SessionId = 'abc'", requires_session=True)
-    broker.begin_outage(ABC, Outage(OutageKind.FAILING))
+    broker.outages.begin(ABC, Outage(OutageKind.FAILING))
     for name in NAMES:
         await send(broker, "t", encoded(name, group_id="one"))
     await settled(clock)
     assert counts(broker, Home.OUTBOX) == 12
-    broker.end_outage(ABC)
+    broker.outages.end(ABC)
     await settled(clock)
     assert await receive_session(broker, "abc", 20) == NAMES
 
@@ -110,7 +110,7 @@ async def test_copies_keep_their_order_on_the_way_to_another_partition(clock: Cl
 async def test_a_copy_on_its_way_survives_a_restart_and_arrives_once(tmp_path: Path, clock: Clock) -> None:
     broker = open_broker(folder=tmp_path, clock=clock)
     with_topic(broker, "SET sys.PartitionKey = 'abc'")
-    broker.begin_outage(ABC, Outage(OutageKind.DOWN))
+    broker.outages.begin(ABC, Outage(OutageKind.DOWN))
     for name in NAMES:
         await send(broker, "t", encoded(name, annotations={"x-opt-partition-key": "one"}))
     await broker.stop()
@@ -141,14 +141,14 @@ async def test_a_copy_without_a_key_any_more_stays_and_one_with_a_message_id_goe
 async def test_a_copy_keeps_its_time_to_live_and_its_enqueued_number_on_the_way(clock: Clock) -> None:
     broker = open_broker(clock=clock)
     with_topic(broker, "SET sys.PartitionKey = 'abc'", dead_letter_on_expiration=True)
-    broker.begin_outage(ABC, Outage(OutageKind.DOWN))
+    broker.outages.begin(ABC, Outage(OutageKind.DOWN))
     one = partition_for_key("one", 16)
     await send(broker, "t", encoded("kept", ttl=60, annotations={"x-opt-partition-key": "one"}))
     await settled(clock)
     clock.advance(20_000)
-    broker.end_outage(ABC)
+    broker.outages.end(ABC)
     await settled(clock)
-    (peeked,) = await broker.peek("t/Subscriptions/s", 0, 10, 1 << 20)
+    (peeked,) = await broker.messages.peek("t/Subscriptions/s", 0, 10, 1 << 20)
     shown = read(peeked).annotations
     assert shown["x-opt-enqueue-sequence-number"] == (one << 48) + 1
     assert shown["x-opt-sequence-number"] == (ABC << 48) + 1
@@ -183,15 +183,15 @@ async def test_copies_of_scheduled_messages_go_where_their_new_key_is(clock: Clo
 async def test_with_a_deleted_subscription_its_copies_on_the_way_are_gone(clock: Clock) -> None:
     broker = open_broker(clock=clock)
     with_topic(broker, "SET sys.PartitionKey = 'abc'")
-    broker.begin_outage(ABC, Outage(OutageKind.FAILING))
+    broker.outages.begin(ABC, Outage(OutageKind.FAILING))
     for name in NAMES:
         await send(broker, "t", encoded(name, annotations={"x-opt-partition-key": "one"}))
     await settled(clock)
-    broker.end_outage(ABC)
+    broker.outages.end(ABC)
     broker.administration.delete("t/Subscriptions/s")
     await settled(clock)
-    assert broker.forwarder.running_count() == 0
-    assert broker.catalog.deleted == {}
+    assert broker.namespace.forwarder.running_count() == 0
+    assert broker.namespace.catalog.deleted == {}
     broker.administration.create(SubscriptionDescription("t", "s"))
     await settled(clock)
     assert await Receiver(broker, "t/Subscriptions/s").drain() == []
@@ -200,7 +200,7 @@ async def test_with_a_deleted_subscription_its_copies_on_the_way_are_gone(clock:
 async def test_of_a_full_topic_no_copy_is_lost_that_the_topic_has_taken(clock: Clock) -> None:
     broker = open_broker(clock=clock)
     with_topic(broker, "SET sys.PartitionKey = 'abc'")
-    subscription = broker.entity("t/Subscriptions/s")
+    subscription = broker.namespace.entity("t/Subscriptions/s")
     assert subscription is not None
     subscription.partitions[ABC].size_bytes_max = 1_000
     for name in NAMES:

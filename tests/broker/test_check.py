@@ -154,7 +154,7 @@ async def run(folder: Path, work: Work, lossy: Lossy, lost: tuple[int, ...]) -> 
     queues = (*QUEUES, QueueDescription("f", forward_to="plain"))
     clock = Clock(start_at=1_800_000_000_000, frozen=True)
     broker = open_broker(*queues, folder=folder, clock=clock, wrap=lossy.around, loses_writes=True)
-    await broker.forwarder.stop()  # what is to be forwarded stays where it is
+    await broker.namespace.forwarder.stop()  # what is to be forwarded stays where it is
     await work(broker, lambda: lossy.lose(lost))
     await broker.stop()
 
@@ -189,7 +189,7 @@ async def test_messages_that_wait_to_be_forwarded_are_read_whatever_partition_th
     target = QueueDescription("target", enable_partitioning=True)
     source = QueueDescription("source", enable_partitioning=True, forward_to="target")
     broker = open_broker(target, source, folder=tmp_path)
-    await broker.forwarder.stop()
+    await broker.namespace.forwarder.stop()
     for number in range(40):
         await send(broker, "source", encoded(f"{number}"))
     await broker.stop()

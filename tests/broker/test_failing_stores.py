@@ -47,7 +47,7 @@ def keyed(key: str, body: str = "x") -> bytes:
 
 def break_store(broker: Broker, disk: Disk, index: int) -> None:
     """Only this store's commits and recoveries reach the disk that may fail."""
-    for worker in broker.workers:
+    for worker in broker.namespace.workers:
         if worker.index != index:
             worker._store._failpoint = lambda _: None  # type: ignore[attr-defined]
     disk.error = OSError(errno.EIO, "Input/output error")
@@ -67,14 +67,14 @@ async def refused(broker: Broker, payload: bytes) -> BrokerError:
 
 async def test_a_store_that_fails_is_gone_around_and_comes_back_by_itself(clock: Clock, disk: Disk) -> None:
     broker = open_broker(QUEUE, clock=clock, failpoint=disk)
-    entity = broker.entity("p")
+    entity = broker.namespace.entity("p")
     assert entity is not None
     await send(broker, "p", keyed("a", "kept"))
     break_store(broker, disk, BROKEN)
     assert "not known" in str(await refused(broker, keyed("a")))  # the disk failed during this commit
     assert "Nothing of it was stored" in str(await refused(broker, keyed("a")))
     assert entity.is_limited
-    assert [worker.index for worker in broker.workers if worker.health == "failing"] == [BROKEN]
+    assert [worker.index for worker in broker.namespace.workers if worker.health == "failing"] == [BROKEN]
     for _ in range(32):
         await send(broker, "p", encoded("around"))
     clock.advance(PAUSE_MS_MIN)
@@ -133,7 +133,7 @@ async def test_a_full_store_refuses_sends_takes_settlements_and_says_so_once(clo
     for _ in range(3):
         await send(broker, "q", encoded())
     deliveries = await receiver.receive(3)
-    (store,) = {worker for worker in broker.workers if worker.open_partitions()}
+    (store,) = {worker for worker in broker.namespace.workers if worker.open_partitions()}
     begin = store._store.begin
 
     def full(expected_bytes: int, *, frees: bool) -> Batch:

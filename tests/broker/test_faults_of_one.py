@@ -40,7 +40,7 @@ async def clock() -> Any:
 async def quiet(broker: Broker) -> None:
     for _ in range(8):
         await loop_turns(20)
-        for worker in broker.workers:
+        for worker in broker.namespace.workers:
             async with worker.idle_lock:
                 pass
 
@@ -69,7 +69,7 @@ def fail_with_poison(patch: pytest.MonkeyPatch, path: str = "q") -> list[int]:
 
 
 def active_count(broker: Broker, path: str) -> int:
-    return broker.find(path)[0].message_counts()[Home.ACTIVE]
+    return broker.namespace.find(path)[0].message_counts()[Home.ACTIVE]
 
 
 def errors(logs: Any) -> list[str]:
@@ -121,7 +121,7 @@ async def test_a_forwarded_message_that_fails_is_dead_lettered_or_stays_alone(
         await quiet(broker)
     assert active_count(broker, "target") == 30
     assert times[0] == tried
-    counts = broker.find("q")[0].message_counts()
+    counts = broker.namespace.find("q")[0].message_counts()
     assert (counts[Home.DEAD_LETTER], counts[Home.OUTBOX]) == ((1, 0) if can_be_buried else (0, 1))
     expected = {"batch failed", "batch failed again"}
     assert set(errors(logs)) <= expected | (

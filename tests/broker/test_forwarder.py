@@ -36,7 +36,7 @@ def bodies(deliveries: Any) -> list[str]:
 
 
 def store_of(broker: Broker, path: str) -> int:
-    entity = broker.entity(path)
+    entity = broker.namespace.entity(path)
     assert entity is not None
     return entity.partitions[0].worker.index
 
@@ -62,11 +62,11 @@ async def test_no_message_is_lost_or_doubled_when_a_partition_of_the_target_fail
 ) -> None:
     broker = open_broker(SOURCE, TARGET, clock=clock)
     out = (store_of(broker, "from") + 1) % 16
-    broker.begin_outage(out, Outage(kind))
+    broker.outages.begin(out, Outage(kind))
     names = [f"{number:02}" for number in range(60)]
     await send_at_once(broker, "from", [encoded(name) for name in names])
     await settled(clock)
-    broker.end_outage(out)
+    broker.outages.end(out)
     await settled(clock)
     assert Counter(bodies(await Receiver(broker, "to").drain())) == Counter(names)
 
@@ -74,7 +74,7 @@ async def test_no_message_is_lost_or_doubled_when_a_partition_of_the_target_fail
 async def test_messages_for_a_partition_that_is_out_hold_up_no_others(clock: Clock) -> None:
     broker = open_broker(SOURCE, TARGET, clock=clock)
     out, other = ((store_of(broker, "from") + step) % 16 for step in (1, 2))
-    broker.begin_outage(out, Outage(OutageKind.DOWN))
+    broker.outages.begin(out, Outage(OutageKind.DOWN))
     lost = [encoded(f"{n:03}", annotations={"x-opt-partition-key": key_for(out)}) for n in range(200)]
     await send_at_once(broker, "from", lost)
     await settled(clock)
@@ -82,7 +82,7 @@ async def test_messages_for_a_partition_that_is_out_hold_up_no_others(clock: Clo
     await settled(clock)
     receiver = Receiver(broker, "to")
     assert bodies(await receiver.drain()) == ["other"]
-    broker.end_outage(out)
+    broker.outages.end(out)
     await settled(clock)
     assert bodies(await receiver.drain()) == [f"{number:03}" for number in range(200)]
 
@@ -90,38 +90,38 @@ async def test_messages_for_a_partition_that_is_out_hold_up_no_others(clock: Clo
 async def test_what_a_deleted_target_did_not_take_is_dead_lettered_where_it_came_from(clock: Clock) -> None:
     broker = open_broker(SOURCE, TARGET, clock=clock)
     slow, other = ((store_of(broker, "from") + step) % 16 for step in (1, 2))
-    broker.begin_outage(slow, Outage(OutageKind.SLOW, 500))
+    broker.outages.begin(slow, Outage(OutageKind.SLOW, 500))
     first, second = (
         encoded(name, annotations={"x-opt-partition-key": key_for(index)})
         for name, index in (("taken", slow), ("left", other))
     )
     await send_at_once(broker, "from", [first, second])
     await loop_turns(50)
-    broker.end_outage(slow)  # the commit under way goes on
+    broker.outages.end(slow)  # the commit under way goes on
     broker.administration.delete("to")
     await settled(clock)
     assert bodies(await Receiver(broker, "from/$DeadLetterQueue").drain()) == ["left"]
-    for worker in broker.workers:
+    for worker in broker.namespace.workers:
         assert worker.partition(2) is None or sum(worker.counters(2).messages) == 0
-    assert broker.catalog.deleted == {}
+    assert broker.namespace.catalog.deleted == {}
 
 
 async def test_a_deleted_entity_is_forwarded_from_no_more(clock: Clock) -> None:
     broker = open_broker(SOURCE, QueueDescription("to"), clock=clock)
     out = store_of(broker, "to")
-    broker.begin_outage(out, Outage(OutageKind.DOWN))
+    broker.outages.begin(out, Outage(OutageKind.DOWN))
     await send(broker, "from", encoded())
     await loop_turns(20)
-    broker.end_outage(out)
+    broker.outages.end(out)
     broker.administration.delete("from")
     await settled(clock)
-    assert broker.forwarder.running_count() == 0
+    assert broker.namespace.forwarder.running_count() == 0
     assert await Receiver(broker, "to").drain() == []
 
 
 async def test_a_target_takes_what_fits_and_the_rest_is_dead_lettered(clock: Clock) -> None:
     broker = open_broker(SOURCE, QueueDescription("to"), clock=clock)
-    entity = broker.entity("to")
+    entity = broker.namespace.entity("to")
     assert entity is not None
     entity.partitions[0].size_bytes_max = 3_000
     names = [f"{number:02}" for number in range(10)]
@@ -154,7 +154,7 @@ async def test_a_subscription_that_forwards_is_never_idle(clock: Clock) -> None:
         clock.advance(200_000)
         await send(broker, "t", encoded())
         await loop_turns(20)
-    assert [entity.path for entity in broker.entities()] == ["to", "t", "t/Subscriptions/s"]
+    assert [entity.path for entity in broker.namespace.entities()] == ["to", "t", "t/Subscriptions/s"]
     assert len(await Receiver(broker, "to").drain()) == 4
 
 
@@ -190,12 +190,12 @@ async def test_messages_without_a_key_do_not_wait_for_stores_that_are_out(clock:
     broker = open_broker(SOURCE, TARGET, clock=clock)
     out = [(store_of(broker, "from") + step) % 16 for step in (1, 2, 9)]
     for index in out:
-        broker.begin_outage(index, Outage(kind))
+        broker.outages.begin(index, Outage(kind))
     await send_at_once(broker, "from", unkeyed(200))
     await loop_turns(300)
-    assert broker.forwarder.running_count() == 0
+    assert broker.namespace.forwarder.running_count() == 0
     for index in out:
-        broker.end_outage(index)
+        broker.outages.end(index)
     await settled(clock)
     found = await Receiver(broker, "to").drain()
     assert Counter(bodies(found)) == Counter(f"{number:02}" for number in range(200))
@@ -205,7 +205,7 @@ async def test_messages_without_a_key_do_not_wait_for_stores_that_are_out(clock:
 async def test_a_message_that_a_partition_may_have_stored_is_given_to_no_other(tmp_path: Path, clock: Clock) -> None:
     """The target's commit is stored but not confirmed; then its store goes down, also over a restart."""
     broker = open_broker(SOURCE, TARGET, folder=tmp_path, clock=clock)
-    entity = broker.entity("to")
+    entity = broker.namespace.entity("to")
     assert entity is not None
     target = entity.partitions[0]
     done: list[BrokerError | None] = []
@@ -223,20 +223,20 @@ async def test_a_message_that_a_partition_may_have_stored_is_given_to_no_other(t
     await send_at_once(broker, "from", unkeyed(32))
     await loop_turns(100)
     assert done
-    broker.begin_outage(0, Outage(OutageKind.DOWN))
+    broker.outages.begin(0, Outage(OutageKind.DOWN))
     await settled(clock)
     await broker.stop()
     broker = open_broker(SOURCE, TARGET, folder=tmp_path, clock=clock)
-    broker.begin_outage(0, Outage(OutageKind.DOWN))
+    broker.outages.begin(0, Outage(OutageKind.DOWN))
     await settled(clock)
-    broker.end_outage(0)
+    broker.outages.end(0)
     await settled(clock)
     assert Counter(bodies(await Receiver(broker, "to").drain())) == Counter(f"{number:02}" for number in range(32))
 
 
 async def test_a_full_partition_of_the_target_leaves_messages_without_a_key_to_the_others(clock: Clock) -> None:
     broker = open_broker(SOURCE, TARGET, clock=clock)
-    entity = broker.entity("to")
+    entity = broker.namespace.entity("to")
     assert entity is not None
     for index in (1, 5):
         entity.partitions[index].size_bytes_max = 1
@@ -286,7 +286,7 @@ async def test_the_source_of_a_dead_letter_has_queues_and_topics_in_lower_case(
 
 async def test_a_message_that_was_sent_through_another_path_shows_no_dead_letter_source(clock: Clock) -> None:
     broker = open_broker(QueueDescription("via"), QueueDescription("to"), clock=clock)
-    via = broker.entity("via")
+    via = broker.namespace.entity("via")
     assert via is not None
     answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
     broker.transactions.transfer(None, via, encoded("sent"), "to", answer.set_result)
@@ -307,6 +307,6 @@ async def test_a_dead_letter_that_is_forwarded_to_its_own_queue_counts_its_hops(
         await settled(clock)
         assert rounds < 10
     assert rounds == 5
-    entity = broker.entity("loop")
+    entity = broker.namespace.entity("loop")
     assert entity is not None
     assert {home: count for home, count in enumerate(entity.message_counts()) if count} == {Home.DEAD_LETTER: 1}

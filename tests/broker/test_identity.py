@@ -103,10 +103,10 @@ async def test_another_spelling_of_a_held_session_is_refused_and_is_renewed_with
     with pytest.raises(BrokerError) as refused:
         await Holder(broker, "ORDER").accepted()
     assert refused.value.condition is Condition.SESSION_CANNOT_BE_LOCKED
-    await broker.set_session_state("s", "order", b"state")
-    assert await broker.session_state("s", "ORDER") == b"state"
-    assert await broker.renew_session("s", "oRDER") == 1_800_000_030_000
-    broker.release_session("s", "ORDER")
+    await broker.sessions.set_state("s", "order", b"state")
+    assert await broker.sessions.state("s", "ORDER") == b"state"
+    assert await broker.sessions.renew("s", "oRDER") == 1_800_000_030_000
+    broker.sessions.release("s", "ORDER")
     assert (await Holder(broker, "order").accepted()).session_id == "order"
 
 
@@ -114,8 +114,8 @@ async def test_one_session_is_listed_peeked_deferred_and_deleted_in_any_case(que
     broker = open_broker(queue)
     for name in ("Order", "ORDER", "other"):
         await send(broker, "s", encoded(name, group_id=name))
-    assert sorted(await broker.message_sessions("s", None)) == ["Order", "other"]
-    shown = [read(each).group_id for each in await broker.peek("s", 0, 10, 1 << 20, "order")]
+    assert sorted(await broker.sessions.names("s", None)) == ["Order", "other"]
+    shown = [read(each).group_id for each in await broker.messages.peek("s", 0, 10, 1 << 20, "order")]
     assert shown == ["Order", "ORDER"]
     holder = Holder(broker, "order")
     first, _ = await holder.receive(2)
@@ -123,8 +123,8 @@ async def test_one_session_is_listed_peeked_deferred_and_deleted_in_any_case(que
     (await holder.accepted()).close()
     if queue.enable_partitioning:  # such entities refuse to delete many messages
         return
-    assert await broker.delete_messages("s", 10, 1 << 50, "oRDER") == 1
-    entity = broker.entity("s")
+    assert await broker.messages.delete_messages("s", 10, 1 << 50, "oRDER") == 1
+    entity = broker.namespace.entity("s")
     assert entity is not None
     assert sum(each.worker.counters(each.queue_id).messages[Home.ACTIVE] for each in entity.partitions) == 1
 
@@ -168,7 +168,7 @@ async def test_deferred_messages_of_a_session_are_received_in_any_case(queue: Qu
     (taken,) = await holder.receive(1)
     await holder.settle(taken, Defer())
     numbers = [taken.sequence_number]
-    (found,) = await broker.receive_by_sequence_number("s", numbers, ReceiveMode.PEEK_LOCK, "oRDER")
+    (found,) = await broker.messages.receive_by_sequence_number("s", numbers, ReceiveMode.PEEK_LOCK, "oRDER")
     await holder.settle(found, Defer())
     (locked,) = await (await holder.accepted()).lock(numbers)
     assert bodies([locked]) == ["0"]
@@ -179,5 +179,5 @@ async def test_an_empty_message_id_is_an_id() -> None:
     counts: list[int] = []
     for more in ({"id": ""}, {}, {"id": ""}, {}):
         await send(broker, "q", encoded(**more))
-        counts.append(len(await broker.peek("q", 0, 10, 1 << 20)))
+        counts.append(len(await broker.messages.peek("q", 0, 10, 1 << 20)))
     assert counts == [1, 2, 2, 3]

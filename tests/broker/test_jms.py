@@ -42,23 +42,23 @@ def clock() -> Clock:
 def premium(clock: Clock, folder: Path | None = None) -> Broker:
     broker = open_broker(clock=clock, folder=folder, profile=Profile.PREMIUM)
     for name in ("t", "u"):
-        if broker.entity(name) is None:
+        if broker.namespace.entity(name) is None:
             broker.administration.create(TopicDescription(name))
     return broker
 
 
 def names(broker: Broker) -> set[str]:
-    return {each.path for each in broker.entities()} - {"t", "u"}
+    return {each.path for each in broker.namespace.entities()} - {"t", "u"}
 
 
 def begin_outage(broker: Broker) -> None:
-    for worker in broker.workers:
-        broker.begin_outage(worker.index, Outage(OutageKind.DOWN))
+    for worker in broker.namespace.workers:
+        broker.outages.begin(worker.index, Outage(OutageKind.DOWN))
 
 
 def end_outage(broker: Broker) -> None:
-    for worker in broker.workers:
-        broker.end_outage(worker.index)
+    for worker in broker.namespace.workers:
+        broker.outages.end(worker.index)
 
 
 async def published(broker: Broker, *numbers: int) -> None:
@@ -110,17 +110,17 @@ async def test_what_was_left_does_not_take_another_entity_of_its_path_with_it(cl
     broker.administration.delete(shared.path)
     again = broker.jms.subscribe(SHARED, ALL)
     clock.advance(RETRY_AFTER_MS)
-    assert broker.entity(shared.path) is again
+    assert broker.namespace.entity(shared.path) is again
 
 
 async def test_a_subscription_that_is_not_there_is_not_made_while_a_store_is_out(clock: Clock) -> None:
     broker = premium(clock)
-    broker.begin_outage(3, Outage(OutageKind.DOWN))
+    broker.outages.begin(3, Outage(OutageKind.DOWN))
     with pytest.raises(BrokerError) as refused:
         broker.jms.subscribe(DURABLE, ALL)
     assert refused.value.condition is Condition.SERVER_BUSY
     assert names(broker) == set()
-    broker.end_outage(3)
+    broker.outages.end(3)
     assert names(broker) == set()
     broker.jms.subscribe(DURABLE, ALL)
     assert names(broker) == {"t/Subscriptions/s$c$D"}
@@ -133,8 +133,8 @@ async def test_a_durable_subscription_keeps_what_its_selector_matches_over_an_ou
     broker = premium(clock)
     path = broker.jms.subscribe(DURABLE, ALL).path
     await published(broker, 1, 2)
-    for worker in broker.workers:
-        broker.begin_outage(worker.index, Outage(kind))
+    for worker in broker.namespace.workers:
+        broker.outages.begin(worker.index, Outage(kind))
     with pytest.raises(BrokerError):
         await published(broker, 1)
     end_outage(broker)
@@ -158,7 +158,7 @@ async def test_a_restart_keeps_what_is_durable_with_its_selector_and_messages(cl
     await broker.stop()
     again = premium(clock, tmp_path)
     assert names(again) == {durable.path}
-    found = again.entity(durable.path)
+    found = again.namespace.entity(durable.path)
     assert found is not None
     assert isinstance(found.description, SubscriptionDescription)
     assert found.description.rules[0].filter == SelectorFilter("k = 1")

@@ -116,7 +116,7 @@ async def test_sends_go_on_when_the_outage_of_one_store_keeps_a_lap_from_beginni
     broker, stores = opened()
     (out, _) = IDLE
     await put(broker, out, "before")
-    broker.begin_outage(out, Outage(kind, delay_ms=1000))
+    broker.outages.begin(out, Outage(kind, delay_ms=1000))
     sent = [f"{number:03}" for number in range(120)]
     for number, body in enumerate(sent):
         await put(broker, (BUSY, IDLE[1])[number % 2], body)
@@ -126,7 +126,7 @@ async def test_sends_go_on_when_the_outage_of_one_store_keeps_a_lap_from_beginni
             clock.advance(250)
             await loop_turns(3)
     assert [line["event"] for line in logs if line["event"] == "flush failed"] == []
-    broker.end_outage(out)
+    broker.outages.end(out)
     clock.advance(1_000)
     await until(lambda: not stores[out].has_pending)
     await put(broker, out, "after")

@@ -183,14 +183,14 @@ async def as_run(broker: Broker, path: str, messages: Sequence[bytes]) -> None:
 
 
 async def scheduled(broker: Broker, path: str, messages: Sequence[bytes]) -> None:
-    await broker.schedule(path, messages)
+    await broker.messages.schedule(path, messages)
 
 
 async def in_a_transaction(broker: Broker, path: str, messages: Sequence[bytes]) -> None:
     ref = broker.transactions.declare(broker)
     sender = broker.open_sender(path, detached=print)
     try:
-        broker.transactional_send(ref, sender, envelope(messages), batch=True)
+        broker.work.send(ref, sender, envelope(messages), batch=True)
     finally:
         broker.transactions.discharge(ref, fail=True, done=lambda _: None)
 
@@ -202,7 +202,7 @@ async def one_by_one_in_a_transaction(broker: Broker, path: str, messages: Seque
     refusals: list[BrokerError] = []
     for each in messages:
         try:
-            broker.transactional_send(ref, sender, each, batch=False)
+            broker.work.send(ref, sender, each, batch=False)
         except BrokerError as error:
             refusals.append(error)
     answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
@@ -216,14 +216,14 @@ async def one_by_one_in_a_transaction(broker: Broker, path: str, messages: Seque
 async def scheduled_in_a_transaction(broker: Broker, path: str, messages: Sequence[bytes]) -> None:
     ref = broker.transactions.declare(broker)
     try:
-        await broker.transactional_schedule(ref, path, messages)
+        await broker.work.schedule(ref, path, messages)
     finally:
         broker.transactions.discharge(ref, fail=True, done=lambda _: None)
 
 
 async def via_another_queue(broker: Broker, path: str, messages: Sequence[bytes]) -> None:
     answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
-    via = broker.find("q")[0]
+    via = broker.namespace.find("q")[0]
     broker.transactions.transfer(None, via, envelope(messages), path, answer.set_result, batch=True)
     error = await asyncio.wait_for(answer, WAIT_S)
     if error is not None:
@@ -265,7 +265,7 @@ def batches(path: str, bad: bytes) -> list[list[bytes]]:
 
 
 def stored_counts(broker: Broker) -> dict[str, int]:
-    return {entity.path: sum(entity.message_counts()) for entity in broker.entities()}
+    return {entity.path: sum(entity.message_counts()) for entity in broker.namespace.entities()}
 
 
 @pytest.mark.parametrize("way", WHOLE)

@@ -43,7 +43,7 @@ def clock() -> Clock:
 
 
 def instants(broker: Broker, path: str) -> tuple[int | None, int | None, int | None]:
-    entry, entity = broker.catalog.entry(path), broker.entity(path)
+    entry, entity = broker.namespace.catalog.entry(path), broker.namespace.entity(path)
     assert entry is not None
     assert entity is not None
     return entry.created_at, entry.updated_at, broker.administration.accessed_at(entity)
@@ -64,7 +64,7 @@ async def test_an_entity_knows_when_it_was_made_changed_and_used_also_after_a_re
     await broker.stop()
     broker = open_broker(folder=tmp_path, clock=clock)
     assert instants(broker, "q") == (NOW, NOW + 10, NOW + 20)
-    assert broker.catalog.created_at == NOW
+    assert broker.namespace.catalog.created_at == NOW
 
 
 async def test_a_data_folder_of_an_older_version_opens(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ async def test_a_data_folder_of_an_older_version_opens(tmp_path: Path) -> None:
     store.close()
     broker = open_broker(folder=tmp_path)
     assert instants(broker, "old") == (None, None, None)
-    assert broker.catalog.created_at is None
+    assert broker.namespace.catalog.created_at is None
     assert broker.administration.rules("t/Subscriptions/s") == (RuleDescription("r", TrueFilter(), "SET a = 1"),)
     await send(broker, "old", encoded())
 
@@ -129,13 +129,13 @@ async def test_the_keys_of_entities_are_those_that_their_rules_have_now() -> Non
     broker.administration.create(SubscriptionDescription("A", "s"))
     of_topic = SharedKey("k", "p", ALL_RIGHTS, "A", "s")
     of_queue = SharedKey("k", "p", ALL_RIGHTS, "A/q", "s")
-    assert list(broker.entity_keys("a/Q")) == [of_topic, of_queue]
-    assert list(broker.entity_keys("a/subscriptions/S/rules/r")) == [of_topic]
-    assert list(broker.entity_keys("b")) == []
-    assert set(broker.entity_keys(None)) == {of_topic, of_queue}
+    assert list(broker.namespace.entity_keys("a/Q")) == [of_topic, of_queue]
+    assert list(broker.namespace.entity_keys("a/subscriptions/S/rules/r")) == [of_topic]
+    assert list(broker.namespace.entity_keys("b")) == []
+    assert set(broker.namespace.entity_keys(None)) == {of_topic, of_queue}
     broker.administration.update(QueueDescription("a/q"))
     broker.administration.delete("a")
-    assert list(broker.entity_keys(None)) == []
+    assert list(broker.namespace.entity_keys(None)) == []
 
 
 # ---------------------------------------------------------------- rules
@@ -154,7 +154,7 @@ async def test_a_replaced_rule_keeps_its_place_and_decides_at_once(clock: Clock)
     assert [(rule.name, rule.created_at) for rule in found] == [("One", NOW + 5), ("two", NOW)]
     for number in (1, 2, 3):
         await send(broker, "t", encoded(properties={"n": number}))
-    held = await broker.peek("t/Subscriptions/s", 0, 10, 1 << 20)
+    held = await broker.messages.peek("t/Subscriptions/s", 0, 10, 1 << 20)
     assert [dict(read(each).properties) for each in held] == [
         {"n": 2},
         {"n": 3, "seen": "me", "RuleName": "One"},
@@ -212,17 +212,17 @@ async def test_what_all_partitions_hold_is_known_without_opening_them(tmp_path: 
     broker = open_broker(queue, folder=tmp_path)
     for number in range(40):
         await send(broker, "q", encoded(str(number)))
-    entity = broker.entity("q")
+    entity = broker.namespace.entity("q")
     assert entity is not None
     before = entity.totals_now()
     assert (before.messages[Home.ACTIVE], sum(before.messages), before.is_limited) == (40, 40, False)
     await broker.stop()
     broker = open_broker(queue, folder=tmp_path)
-    entity = broker.entity("q")
+    entity = broker.namespace.entity("q")
     assert entity is not None
     assert entity.totals_now() == before
     assert {place.worker.partition(entity.queue_id) for place in entity.partitions} == {None}
-    broker.begin_outage(0, Outage(OutageKind.DOWN))
+    broker.outages.begin(0, Outage(OutageKind.DOWN))
     limited = entity.totals_now()
     assert (limited.messages[Home.ACTIVE], limited.is_limited) == (37, True)
     assert limited.bytes_used < before.bytes_used
@@ -231,14 +231,14 @@ async def test_what_all_partitions_hold_is_known_without_opening_them(tmp_path: 
 async def test_the_size_of_a_topic_is_that_of_all_copies() -> None:
     broker = open_broker()
     broker.administration.create(TopicDescription("t"))
-    topic = broker.entity("t")
+    topic = broker.namespace.entity("t")
     assert topic is not None
     for name in ("a", "b"):
         broker.administration.create(SubscriptionDescription("t", name))
     await send(broker, "t", encoded("x" * 1000))
-    parts = [each.totals_now().bytes_used for each in broker.subscriptions_of("t").entities()]
+    parts = [each.totals_now().bytes_used for each in broker.namespace.subscriptions_of("t").entities()]
     assert min(parts) > 1000
-    total = broker.totals_of_topic(topic)
+    total = broker.namespace.totals_of_topic(topic)
     assert (total.bytes_used, sum(total.messages)) == (sum(parts), 0)
 
 
@@ -256,9 +256,9 @@ async def test_what_two_queues_dead_letter_to_each_other_comes_to_rest() -> None
         (delivery,) = await receiver.receive(1)
         await receiver.settle(delivery, DeadLetter("r", None, {}))
         await loop_turns(50)
-    (resting,) = await broker.peek("there/$DeadLetterQueue", 0, 10, 1 << 20)
+    (resting,) = await broker.messages.peek("there/$DeadLetterQueue", 0, 10, 1 << 20)
     assert read(resting).properties["DeadLetterReason"] == "r"
-    assert broker.forwarder.running_count() == 0  # nobody tries it again and again
+    assert broker.namespace.forwarder.running_count() == 0  # nobody tries it again and again
 
 
 async def test_a_queue_that_forwards_to_itself_dead_letters_after_four_hops() -> None:

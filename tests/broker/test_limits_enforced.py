@@ -81,7 +81,7 @@ async def in_a_transaction(broker: Broker) -> None:
     sender = broker.open_sender("q", detached=lambda _: None)
     transaction = broker.transactions.declare(broker)
     for _ in range(2):
-        broker.transactional_send(transaction, sender, encoded(), batch=False)
+        broker.work.send(transaction, sender, encoded(), batch=False)
 
 
 NARROW = Range(1, 2)
@@ -185,7 +185,7 @@ async def test_what_an_administration_client_may_not_create_a_configuration_file
     settable = {"message_bytes_settable": Range(1, 4096)} if name == "message_bytes_settable" else {}
     broker = broker_within(**settable)
     await work(broker)
-    text = json.dumps(config_json("ns", [entity.description for entity in broker.entities()]))
+    text = json.dumps(config_json("ns", [entity.description for entity in broker.namespace.entities()]))
     parse_config(text, broker.limits)
     with pytest.raises(ConfigFileError):
         parse_config(text, replace(LIMITS[Profile.STANDARD], **changes))
@@ -222,8 +222,8 @@ async def test_a_request_deletes_no_more_messages_than_the_limit() -> None:
     broker.administration.create(QueueDescription("q"))
     for _ in range(5):
         await send(broker, "q", encoded())
-    assert await broker.delete_messages("q", 5, Clock().now_ms() + 1_000_000) == 2
-    assert await broker.delete_before("q", 0, 1 << 40, 5) == 1
+    assert await broker.messages.delete_messages("q", 5, Clock().now_ms() + 1_000_000) == 2
+    assert await broker.messages.delete_before("q", 0, 1 << 40, 5) == 1
 
 
 async def test_a_message_that_was_forwarded_as_often_as_the_limit_is_dead_lettered() -> None:

@@ -103,7 +103,7 @@ async def test_a_message_without_room_costs_no_other_client_its_lock_or_session(
 
         return done
 
-    plain, in_sessions = (broker.entity(path) for path in ("plain", "in-sessions"))
+    plain, in_sessions = (broker.namespace.entity(path) for path in ("plain", "in-sessions"))
     assert plain is not None
     assert in_sessions is not None
     too_large = encoded("x" * 2_000_000)
@@ -141,10 +141,10 @@ async def test_a_settlement_that_a_store_refuses_can_be_made_when_it_works_again
         await send(broker, "plain", encoded(body))
     receiver = Receiver(broker, "plain")
     first, second = await receiver.receive(2)
-    entity = broker.entity("plain")
+    entity = broker.namespace.entity("plain")
     assert entity is not None
     (place,) = entity.partitions
-    broker.begin_outage(place.worker.index, Outage(kind))
+    broker.outages.begin(place.worker.index, Outage(kind))
     refused = await receiver.settle(first, Complete())
     assert refused is not None
     assert refused.condition is Condition.SERVER_BUSY
@@ -152,7 +152,7 @@ async def test_a_settlement_that_a_store_refuses_can_be_made_when_it_works_again
     assert refused is not None
     clock.advance(1_000)
     assert await receiver.drain() == []
-    broker.end_outage(place.worker.index)
+    broker.outages.end(place.worker.index)
     assert await receiver.settle(first, Complete()) is None
     clock.advance(LOCK_MS)
     await loop_turns(5)
@@ -167,16 +167,16 @@ async def test_a_session_is_held_through_commits_that_its_store_refuses(clock: C
     await send(broker, "in-sessions", encoded("2", group_id="s"))
     holder = Holder(broker)
     await loop_turns(5)
-    entity = broker.entity("in-sessions")
+    entity = broker.namespace.entity("in-sessions")
     assert entity is not None
     index = entity.partitions[0].worker.index
-    broker.begin_outage(index, Outage(kind))
+    broker.outages.begin(index, Outage(kind))
     refused = await holder.settle(holder.got[0])
     assert refused is not None
     assert refused.condition is Condition.SERVER_BUSY
     with pytest.raises(BrokerError):
         await send(broker, "in-sessions", encoded("3", group_id="s"))
-    broker.end_outage(index)
+    broker.outages.end(index)
     clock.advance(1_000)
     await loop_turns(5)
     assert [await holder.settle(each) for each in holder.got] == [None, None]
@@ -191,16 +191,16 @@ async def test_a_session_given_back_during_an_outage_is_free_after_it(clock: Clo
     await send(broker, "in-sessions", encoded("1", group_id="s"))
     holder = Holder(broker)
     await loop_turns(5)
-    entity = broker.entity("in-sessions")
+    entity = broker.namespace.entity("in-sessions")
     assert entity is not None
     index = entity.partitions[0].worker.index
-    broker.begin_outage(index, Outage(kind))
+    broker.outages.begin(index, Outage(kind))
     assert holder.consumer is not None
     holder.consumer.close()
     await loop_turns(5)
     clock.advance(1_000)
     await loop_turns(5)
-    broker.end_outage(index)
+    broker.outages.end(index)
     clock.advance(1_000)
     await loop_turns(5)
     following = Holder(broker)
@@ -215,13 +215,13 @@ async def test_sequence_numbers_go_on_in_an_emptied_entity_whose_store_went_out_
     broker = open_broker(QueueDescription("plain"), clock=clock)
     for body in ("a", "b"):
         await send(broker, "plain", encoded(body))
-    entity = broker.entity("plain")
+    entity = broker.namespace.entity("plain")
     assert entity is not None
     index = entity.partitions[0].worker.index
     broker.maintenance.purge("plain")
-    broker.begin_outage(index, Outage(kind))
+    broker.outages.begin(index, Outage(kind))
     await loop_turns(5)
-    broker.end_outage(index)
+    broker.outages.end(index)
     await loop_turns(5)
     await send(broker, "plain", encoded("c"))
     (delivery,) = await Receiver(broker, "plain").receive(1)

@@ -67,6 +67,6 @@ async def test_a_peek_that_finds_few_of_many_goes_on_in_further_requests() -> No
             peek(self, request, turn)
 
         patch.setattr(ReceiveHandlers, "peek", noted)
-        found = await broker.peek("q", 0, 3, 1 << 20, session_id="few")
+        found = await broker.messages.peek("q", 0, 3, 1 << 20, session_id="few")
     assert [parse_message(each).message_id for each in found] == ["0", "700", "1400"]
     assert len(looked) == 3, looked

@@ -39,7 +39,7 @@ def opened() -> Broker:
 
 def neighbour(broker: Broker) -> str:
     """A queue in the topic's store."""
-    home = broker.find("t")[0].partitions[0].worker
+    home = broker.namespace.find("t")[0].partitions[0].worker
     for number in range(1_000):
         queue = broker.administration.create(QueueDescription(f"q{number}"))
         if queue.partitions[0].worker is home:
@@ -78,7 +78,7 @@ class Sends:
 
 
 async def ids(broker: Broker, subscription: str) -> list[str | None]:
-    found = await broker.peek(f"t/Subscriptions/{subscription}", 0, 1_000, 1 << 20)
+    found = await broker.messages.peek(f"t/Subscriptions/{subscription}", 0, 1_000, 1 << 20)
     return [parse_message(data).message_id for data in found]
 
 

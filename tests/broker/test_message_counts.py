@@ -31,14 +31,17 @@ def clock() -> Clock:
 def counts(broker: Broker, path: str) -> dict[tuple[Counted, str], int]:
     """What was counted of an entity."""
     return {
-        key: count for found, of_it in figures.message_counts(broker) for key, count in of_it.items() if found == path
+        key: count
+        for found, of_it in figures.message_counts(broker.namespace)
+        for key, count in of_it.items()
+        if found == path
     }
 
 
 async def test_a_message_above_a_megabyte_counts_once(clock: Clock) -> None:
     broker = open_broker(QueueDescription("q", max_message_bytes=4 << 20), clock=clock, profile=Profile.PREMIUM)
     await send(broker, "q", encoded("x" * (2 << 20)))
-    entity = broker.entity("q")
+    entity = broker.namespace.entity("q")
     assert entity is not None
     assert 2 << 20 < entity.totals_now().bytes_used < (2 << 20) + 1_000
 
@@ -51,7 +54,7 @@ async def test_a_transaction_counts_when_it_is_committed(clock: Clock) -> None:
     for fails in (True, False):
         transaction_id = broker.transactions.declare(OWNER)
         work(broker, transaction_id, "q", encoded("new"))
-        broker.transactional_settle(transaction_id, "q", old.token, Complete())
+        broker.work.settle(transaction_id, "q", old.token, Complete())
         assert counts(broker, "q") == expected
         assert await discharge(broker, transaction_id, fail=fails) is None
     assert counts(broker, "q") == {**expected, (Counted.SENT, ""): 2, (Counted.COMPLETED, ""): 1}
@@ -59,7 +62,7 @@ async def test_a_transaction_counts_when_it_is_committed(clock: Clock) -> None:
 
 async def test_a_transfer_counts_where_it_leaves_and_where_it_arrives(clock: Clock) -> None:
     broker = open_broker(QueueDescription("via"), QueueDescription("target"), clock=clock)
-    via = broker.entity("via")
+    via = broker.namespace.entity("via")
     assert via is not None
     for target in ("target", "nowhere"):
         answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
@@ -114,7 +117,7 @@ async def test_a_dead_letter_that_comes_back_undelivered_counts_once(clock: Cloc
     (delivery,) = await receiver.receive(1)
     assert await receiver.settle(delivery, DeadLetter("bad", None)) is None
     await loop_turns(50)
-    (figures_of_q,) = figures.used_partitions(broker)
+    (figures_of_q,) = figures.used_partitions(broker.namespace)
     assert figures_of_q.messages["dead-letter"] == 1
     assert sum(count for (what, _), count in counts(broker, "q").items() if what is Counted.DEAD_LETTERED) == 1
 
@@ -140,10 +143,10 @@ async def test_the_oldest_message_has_an_age_until_it_is_gone(clock: Clock) -> N
     for _ in range(2):
         await send(broker, "q", encoded())
         clock.advance(1_000)
-        oldest[next(figures.used_partitions(broker)).oldest_at] += 1
+        oldest[next(figures.used_partitions(broker.namespace)).oldest_at] += 1
     assert oldest == {began_at: 2}
     receiver = Receiver(broker, "q")
     for expected in (began_at + 1_000, None):
         (delivery,) = await receiver.receive(1)
         assert await receiver.settle(delivery, Complete()) is None
-        assert next(figures.used_partitions(broker)).oldest_at == expected
+        assert next(figures.used_partitions(broker.namespace)).oldest_at == expected

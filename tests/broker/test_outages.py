@@ -34,7 +34,7 @@ def keyed(key: str, body: str = "x") -> bytes:
 
 def begin(broker: Broker, kind: OutageKind, stores: Any = OUT, **options: Any) -> None:
     for index in stores:
-        broker.begin_outage(index, Outage(kind), **options)
+        broker.outages.begin(index, Outage(kind), **options)
 
 
 async def test_a_store_whose_worker_stops_by_a_mistake_refuses_and_the_others_go_on(
@@ -42,9 +42,9 @@ async def test_a_store_whose_worker_stops_by_a_mistake_refuses_and_the_others_go
 ) -> None:
     broker = open_broker(QUEUE, clock=clock)
     stopped = partition_for_key("a", 16)
-    monkeypatch.setattr(broker.workers[stopped], "_next_batch", asyncio.Event)  # can't be awaited
+    monkeypatch.setattr(broker.namespace.workers[stopped], "_next_batch", asyncio.Event)  # can't be awaited
     begin(broker, OutageKind.SLOW, (stopped,))
-    broker.end_outage(stopped)
+    broker.outages.end(stopped)
     await loop_turns(5)
     for _ in range(32):
         await send(broker, "p", encoded())
@@ -52,7 +52,7 @@ async def test_a_store_whose_worker_stops_by_a_mistake_refuses_and_the_others_go
         with pytest.raises(BrokerError) as refused:
             await send(broker, "p", keyed("a"))
         assert refused.value.condition is Condition.SERVER_BUSY
-        broker.end_outage(stopped)  # only a restart helps
+        broker.outages.end(stopped)  # only a restart helps
     places = per_partition(await Receiver(broker, "p").drain())
     assert (sum(places.values()), stopped in places) == (32, False)
 
@@ -64,7 +64,7 @@ async def test_p13_messages_without_a_key_go_elsewhere(clock: Clock, kind: Outag
     for _ in range(130):
         await send(broker, "p", encoded())
     for index in OUT:
-        broker.end_outage(index)
+        broker.outages.end(index)
     clock.advance(1_000)
     places = per_partition(await Receiver(broker, "p").drain())
     assert sum(places.values()) == 130
@@ -75,12 +75,12 @@ async def peeked(broker: Broker, first: int = 0) -> tuple[list[int], BrokerError
     """The bodies that a client sees that goes on behind the last number until there is no more, or an error."""
     seen: list[int] = []
     try:
-        while page := await broker.peek("p", first, 7, 1 << 18):
+        while page := await broker.messages.peek("p", first, 7, 1 << 18):
             messages = [read(payload) for payload in page]
             seen += [int(bytes(message.body)) for message in messages]
             first = messages[-1].annotations["x-opt-sequence-number"] + 1
     except BrokerError as error:
-        broker.end_outage(OUT[0])
+        broker.outages.end(OUT[0])
         rest, _ = await peeked(broker, first)
         return seen + rest, error
     return seen, None
@@ -103,7 +103,7 @@ async def test_p23_an_outage_of_another_store_does_not_hide_a_message_session(cl
         await send(broker, "p", encoded(str(number), group_id="a"))
     place = partition_for_key("a", 16)
     begin(broker, OutageKind.DOWN, set(range(16)) - {place})
-    shown = [read(payload) for payload in await broker.peek("p", 0, 10, 1 << 18, "a")]
+    shown = [read(payload) for payload in await broker.messages.peek("p", 0, 10, 1 << 18, "a")]
     assert [bytes(message.body) for message in shown] == [b"0", b"1", b"2"]
 
 
@@ -132,7 +132,7 @@ async def test_p15_receiving_goes_on_and_the_rest_comes_back_whole_and_in_order(
     assert len(found) == 130
     assert not set(per_partition(found)) & set(OUT)
     for index in OUT:
-        broker.end_outage(index)
+        broker.outages.end(index)
     rest = await receiver.receive(30)
     assert set(per_partition(rest)) == set(OUT)
     for index in OUT:
@@ -150,7 +150,7 @@ async def test_p15_a_lock_survives_an_outage_of_its_store(clock: Clock) -> None:
     error = await receiver.settle(delivery, Complete())
     assert error is not None
     assert error.condition is Condition.SERVER_BUSY
-    broker.end_outage(index)
+    broker.outages.end(index)
     assert await receiver.settle(delivery, Complete()) is None
 
 
@@ -180,11 +180,11 @@ async def test_p17_create_update_and_delete_fail_and_leave_nothing_half_made(clo
         with pytest.raises(BrokerError) as refused:
             change()
         assert refused.value.condition is Condition.SERVER_BUSY
-    assert [entity.path for entity in broker.entities()] == ["p"]
-    entity = broker.entity("p")
+    assert [entity.path for entity in broker.namespace.entities()] == ["p"]
+    entity = broker.namespace.entity("p")
     assert entity is not None
     assert entity.description == QUEUE
-    broker.end_outage(5)
+    broker.outages.end(5)
     administration.create(QueueDescription("new"))
 
 
@@ -196,7 +196,7 @@ async def test_p17_a_store_whose_disk_fails_refuses_changes_until_it_works_again
             raise OSError(5, "Input/output error")
 
     broker = open_broker(QUEUE, clock=clock, failpoint=disk)
-    entity = broker.entity("p")
+    entity = broker.namespace.entity("p")
     assert entity is not None
     administration = broker.administration
     administration.update(replace(QUEUE, max_delivery_count=5))
@@ -213,25 +213,25 @@ async def test_p17_a_store_whose_disk_fails_refuses_changes_until_it_works_again
             change()
         assert refused.value.condition is Condition.SERVER_BUSY
         clock.advance(PAUSE_MS_MAX)  # the store was tried, and fails still
-    assert [each.path for each in broker.entities()] == ["p"]
+    assert [each.path for each in broker.namespace.entities()] == ["p"]
     assert entity.description == replace(QUEUE, max_delivery_count=5)
     is_failing = False
     with pytest.raises(BrokerError):
         changes[0]()
     clock.advance(PAUSE_MS_MAX)
     changes[0]()
-    assert sorted(each.path for each in broker.entities()) == ["new", "p"]
+    assert sorted(each.path for each in broker.namespace.entities()) == ["new", "p"]
 
 
 async def test_p17_counts_are_of_what_can_be_reached_and_the_status_is_limited(clock: Clock) -> None:
     broker = open_broker(QUEUE, clock=clock)
-    entity = broker.entity("p")
+    entity = broker.namespace.entity("p")
     assert entity is not None
     assert not entity.is_limited
     begin(broker, OutageKind.DOWN)
     assert entity.is_limited
     for index in OUT:
-        broker.end_outage(index)
+        broker.outages.end(index)
     assert not entity.is_limited
 
 
@@ -247,14 +247,14 @@ async def test_p18_an_outage_can_end_by_itself(clock: Clock) -> None:
 async def test_p18_a_slow_store_answers_later(clock: Clock) -> None:
     broker = open_broker(QUEUE, clock=clock)
     for index in range(16):
-        broker.begin_outage(index, Outage(OutageKind.SLOW, delay_ms=2_000))
+        broker.outages.begin(index, Outage(OutageKind.SLOW, delay_ms=2_000))
     sending = asyncio.create_task(send(broker, "p", encoded()))
     await loop_turns(100)
     assert not sending.done()
     clock.advance(2_000)
     await sending
     for index in range(16):
-        broker.end_outage(index)
+        broker.outages.end(index)
 
 
 async def test_a_topic_goes_on_through_an_outage(clock: Clock) -> None:
@@ -281,7 +281,7 @@ async def test_nothing_is_lost_or_doubled_by_commits_that_fail_for_a_while(clock
             except BrokerError:
                 pass
         for index in range(16):
-            broker.end_outage(index)
+            broker.outages.end(index)
         clock.advance(1_000)
     found = [bytes(message.body).decode() for message in decoded(await Receiver(broker, "p").drain())]
     assert sorted(found) == sorted(accepted)

@@ -182,7 +182,7 @@ async def test_a_deferred_message_outlives_its_time_to_live(clock: Clock) -> Non
     await settled_down()
     assert await Receiver(broker, "q/$DeadLetterQueue").drain() == []
     numbers = [delivery.sequence_number]
-    (again,) = await broker.receive_by_sequence_number("q", numbers, ReceiveMode.PEEK_LOCK, None)
+    (again,) = await broker.messages.receive_by_sequence_number("q", numbers, ReceiveMode.PEEK_LOCK, None)
     assert bodies(decoded([again])) == [b"a"]
 
 
@@ -192,9 +192,9 @@ async def test_an_update_counts_as_use(clock: Clock) -> None:
     clock.advance(200_000)
     broker.administration.update(QueueDescription("q", auto_delete_on_idle_ms=300_000, max_delivery_count=5))
     clock.advance(200_000)
-    assert broker.entity("q") is not None
+    assert broker.namespace.entity("q") is not None
     clock.advance(100_000)
-    assert broker.entity("q") is None
+    assert broker.namespace.entity("q") is None
 
 
 async def test_a_new_rule_counts_as_use_of_its_subscription(clock: Clock) -> None:
@@ -202,9 +202,9 @@ async def test_a_new_rule_counts_as_use_of_its_subscription(clock: Clock) -> Non
     clock.advance(200_000)
     broker.administration.add_rule("t/Subscriptions/s", rule("r", "1 = 0"))
     clock.advance(200_000)
-    assert broker.entity("t/Subscriptions/s") is not None
+    assert broker.namespace.entity("t/Subscriptions/s") is not None
     clock.advance(100_000)
-    assert broker.entity("t/Subscriptions/s") is None
+    assert broker.namespace.entity("t/Subscriptions/s") is None
 
 
 async def test_use_of_a_subscription_keeps_its_topic(clock: Clock) -> None:
@@ -217,9 +217,9 @@ async def test_use_of_a_subscription_keeps_its_topic(clock: Clock) -> None:
     clock.advance(200_000)
     broker.administration.add_rule("t/Subscriptions/s", rule("r", "1 = 0"))
     clock.advance(200_000)
-    assert broker.entity("t") is not None
+    assert broker.namespace.entity("t") is not None
     clock.advance(100_000)
-    assert broker.entity("t") is None
+    assert broker.namespace.entity("t") is None
 
 
 # ---- duplicates [SB: duplicate-detection]
@@ -254,17 +254,17 @@ async def test_what_was_dead_lettered_for_its_target_stays_when_that_takes_messa
 async def test_messages_on_their_way_are_counted(clock: Clock) -> None:
     """TransferMessageCount of [SB: message-counters]."""
     broker = open_broker(QueueDescription("q", forward_to="target"), QueueDescription("target"), clock=clock)
-    source, target = broker.entity("q"), broker.entity("target")
+    source, target = broker.namespace.entity("q"), broker.namespace.entity("target")
     assert source is not None
     assert target is not None
     own, other = (entity.partitions[0].worker.index for entity in (source, target))
     assert own != other
-    broker.begin_outage(other, Outage(OutageKind.DOWN))
+    broker.outages.begin(other, Outage(OutageKind.DOWN))
     for _ in range(3):
         await send(broker, "q", encoded())
     await settled_down()
     assert source.message_counts()[Home.OUTBOX] == 3
-    broker.end_outage(other)
+    broker.outages.end(other)
     await settled_down()
     clock.advance(1_000)
     await settled_down()
@@ -275,7 +275,7 @@ async def test_a_transfer_to_a_disabled_entity_is_dead_lettered_where_it_left_an
     """[SB: service-bus-dead-letter-queues]; TransferDeadLetterMessageCount of [SB: message-counters]."""
     target = QueueDescription("target", status=EntityStatus.DISABLED)
     broker = open_broker(QueueDescription("via"), target, clock=clock)
-    via = broker.entity("via")
+    via = broker.namespace.entity("via")
     assert via is not None
     errors: list[BrokerError | None] = []
     broker.transactions.transfer(None, via, encoded("a"), "target", errors.append)
@@ -331,22 +331,22 @@ async def test_statuses_of_topic_and_subscription_decide_as_the_table_says(
 async def test_scheduled_messages_of_a_topic_are_not_seen_in_its_subscriptions(clock: Clock) -> None:
     broker = topic(clock, SubscriptionDescription("t", "s"))
     due = {symbol("x-opt-scheduled-enqueue-time"): timestamp(START + 1_000)}
-    await broker.schedule("t", [encoded("a", annotations=due)])
-    assert await broker.peek("t/Subscriptions/s", 0, 10, 1 << 20) == []
+    await broker.messages.schedule("t", [encoded("a", annotations=due)])
+    assert await broker.messages.peek("t/Subscriptions/s", 0, 10, 1 << 20) == []
     clock.advance(1_000)
     await settled_down()
-    assert len(await broker.peek("t/Subscriptions/s", 0, 10, 1 << 20)) == 1
+    assert len(await broker.messages.peek("t/Subscriptions/s", 0, 10, 1 << 20)) == 1
 
 
 async def test_the_state_of_a_session_takes_no_room_of_its_queue(clock: Clock) -> None:
     broker = open_broker(QueueDescription("s", requires_session=True), clock=clock)
-    entity = broker.entity("s")
+    entity = broker.namespace.entity("s")
     assert entity is not None
     await send(broker, "s", encoded("a", group_id="a"))
     holder = Holder(broker, "a")
     await holder.accepted()
     before = entity.totals_now().bytes_used
-    await broker.set_session_state("s", "a", bytes(10_000))
+    await broker.sessions.set_state("s", "a", bytes(10_000))
     assert entity.totals_now().bytes_used == before
     (delivery,) = await holder.receive(1)
     assert await holder.settle(delivery, Complete()) is None

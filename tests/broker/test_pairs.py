@@ -147,7 +147,7 @@ class Walk:
 
     def entity(self, path: str) -> Entity:
         """An entity that is there."""
-        entity = self.broker.entity(path)
+        entity = self.broker.namespace.entity(path)
         assert entity is not None
         return entity
 
@@ -177,7 +177,7 @@ async def scheduled(walk: Walk, message: Sent) -> bytes:
 
 
 async def scheduled_by_request(walk: Walk, message: Sent) -> bytes:
-    await walk.broker.schedule("parts", [walk.written(message, SCHEDULED_IN_MS)])
+    await walk.broker.messages.schedule("parts", [walk.written(message, SCHEDULED_IN_MS)])
     walk.clock.advance(SCHEDULED_IN_MS)
     return (await walk.received("parts")).payload
 
@@ -212,7 +212,7 @@ async def dead_lettered_and_forwarded(walk: Walk, message: Sent) -> bytes:
 async def resubmitted(walk: Walk, message: Sent) -> bytes:
     await walk.sent("q", message)
     await walk.received("q", DeadLetter)
-    (dead,) = await walk.broker.peek("q/$DeadLetterQueue", 0, 1, 1 << 20)
+    (dead,) = await walk.broker.messages.peek("q/$DeadLetterQueue", 0, 1, 1 << 20)
     entity = walk.entity("q")
     assert list((await entity.resubmit([got(dead).sequence_number], entity)).values()) == [None]
     return (await walk.received("q")).payload
@@ -221,7 +221,7 @@ async def resubmitted(walk: Walk, message: Sent) -> bytes:
 async def deferred(walk: Walk, message: Sent) -> bytes:
     await walk.sent("q", message)
     number = (await walk.received("q", Defer)).sequence_number
-    (delivery,) = await walk.broker.receive_by_sequence_number("q", [number], ReceiveMode.RECEIVE_AND_DELETE)
+    (delivery,) = await walk.broker.messages.receive_by_sequence_number("q", [number], ReceiveMode.RECEIVE_AND_DELETE)
     return delivery.payload
 
 
@@ -233,7 +233,7 @@ async def abandoned(walk: Walk, message: Sent) -> bytes:
 
 async def peeked(walk: Walk, message: Sent) -> bytes:
     await walk.sent("q", message)
-    (payload,) = await walk.broker.peek("q", 0, 1, 1 << 20)
+    (payload,) = await walk.broker.messages.peek("q", 0, 1, 1 << 20)
     await walk.received("q")
     return payload
 
@@ -336,14 +336,14 @@ async def test_a_message_ends_when_the_two_instants_that_a_client_adds_say_so(wa
         for ttl_ms in (1_500, 60 * DAY_MS) if with_times else (1_500,):
             await walk.sent(address, Sent(ttl_ms, None, None, with_times))
             await loop_turns(200)
-            (payload,) = await walk.broker.peek(target, 0, 2, 1 << 20)
+            (payload,) = await walk.broker.messages.peek(target, 0, 2, 1 << 20)
             found = got(payload)
             assert found.ttl_ms == ttl_ms
             walk.clock.advance(found.enqueued_at + ttl_ms - walk.clock.now_ms() - 1)
-            assert len(await walk.broker.peek(target, 0, 2, 1 << 20)) == 1
+            assert len(await walk.broker.messages.peek(target, 0, 2, 1 << 20)) == 1
             walk.clock.advance(1)
             await loop_turns(20)
-            assert await walk.broker.peek(target, 0, 2, 1 << 20) == []
+            assert await walk.broker.messages.peek(target, 0, 2, 1 << 20) == []
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
@@ -358,7 +358,7 @@ async def test_what_names_a_delivery_twice_names_the_same(walk: Walk, partitione
         annotations = sections_of(delivery.payload)[ANNOTATIONS]
         assert annotations["x-opt-sequence-number"] == delivery.sequence_number
         assert annotations["x-opt-locked-until"] == walk.clock.now_ms() + 60_000
-        (until_at,) = await walk.broker.renew_locks(path, [delivery.token])
+        (until_at,) = await walk.broker.messages.renew_locks(path, [delivery.token])
         assert until_at == annotations["x-opt-locked-until"]
         if partitioned:
             assert annotations["x-opt-partition-id"] == delivery.sequence_number >> 48

@@ -18,9 +18,9 @@ ID_0, ID_3 = 0, 3 << 48
 
 async def test_an_empty_partition_begins_where_it_ends() -> None:
     broker = open_broker(QueueDescription("q"))
-    assert await broker.extents("q") == [Extent(0, 1, 1, 0)]
+    assert await broker.messages.extents("q") == [Extent(0, 1, 1, 0)]
     await send(broker, "q", encoded("x"))
-    assert await broker.extents("q") == [Extent(0, 1, 2, 1)]
+    assert await broker.messages.extents("q") == [Extent(0, 1, 2, 1)]
     await Receiver(broker, "q").drain()
 
 
@@ -28,7 +28,7 @@ async def test_every_partition_tells_its_own_extent() -> None:
     broker = open_broker(QueueDescription("q", enable_partitioning=True))
     for number in range(20):
         await send(broker, "q", encoded(str(number)))
-    extents = await broker.extents("q")
+    extents = await broker.messages.extents("q")
     assert [each.partition_id for each in extents if each is not None] == list(range(16))
     assert sum(each.message_count for each in extents if each is not None) == 20
     for index, each in enumerate(extents):
@@ -45,8 +45,8 @@ async def test_locked_and_deferred_messages_count_and_scheduled_ones_do_not() ->
     receiver = Receiver(broker, "q")
     first, _ = await receiver.receive(2)
     await receiver.settle(first, Defer())
-    await broker.schedule("q", [later(clock, 60_000)])
-    assert await broker.extents("q") == [Extent(0, 1, 5, 3)]
+    await broker.messages.schedule("q", [later(clock, 60_000)])
+    assert await broker.messages.extents("q") == [Extent(0, 1, 5, 3)]
 
 
 async def test_dead_letters_have_an_extent_of_their_own_in_the_order_of_their_numbers() -> None:
@@ -57,14 +57,14 @@ async def test_dead_letters_have_an_extent_of_their_own_in_the_order_of_their_nu
     deliveries = await receiver.receive(3)
     for delivery in reversed(deliveries):
         await receiver.settle(delivery, DeadLetter(None, None, {}))
-    assert await broker.extents("q/$DeadLetterQueue") == [Extent(0, 1, 4, 3)]
+    assert await broker.messages.extents("q/$DeadLetterQueue") == [Extent(0, 1, 4, 3)]
     assert bodies(await Receiver(broker, "q/$deadletterqueue").drain()) == ["0", "1", "2"]
 
 
 async def test_a_partition_that_cannot_be_reached_has_no_extent() -> None:
     broker = open_broker(QueueDescription("q", enable_partitioning=True))
-    broker.begin_outage(3, Outage(OutageKind.DOWN))
-    extents = await broker.extents("q")
+    broker.outages.begin(3, Outage(OutageKind.DOWN))
+    extents = await broker.messages.extents("q")
     assert [index for index, each in enumerate(extents) if each is None] == [3]
 
 
@@ -72,10 +72,10 @@ async def test_messages_below_a_number_are_deleted_and_no_others() -> None:
     broker = open_broker(QueueDescription("q", enable_partitioning=True))
     for number in range(64):
         await send(broker, "q", encoded(str(number)))
-    assert await broker.delete_before("q", 3, ID_3 + 3, 100) == 2
-    assert await broker.delete_before("q", 3, ID_3 + 3, 100) == 0
-    assert await broker.delete_before("q", 0, ID_0 + 100, 1) == 1
-    extents = await broker.extents("q")
+    assert await broker.messages.delete_before("q", 3, ID_3 + 3, 100) == 2
+    assert await broker.messages.delete_before("q", 3, ID_3 + 3, 100) == 0
+    assert await broker.messages.delete_before("q", 0, ID_0 + 100, 1) == 1
+    extents = await broker.messages.extents("q")
     assert extents[3] == Extent(3, ID_3 + 3, ID_3 + 5, 2)
     assert extents[0] == Extent(0, 2, 5, 3)
     assert sum(each.message_count for each in extents if each is not None) == 61
@@ -91,11 +91,11 @@ async def test_the_numbers_of_a_sub_queue_are_listed_in_order_whatever_their_sta
         await receiver.settle(deliveries[place], DeadLetter(None, None, {}))
     dead = Receiver(broker, "q/$DeadLetterQueue")
     await dead.settle((await dead.receive(1))[0], Defer({}))
-    assert await broker.list_numbers("q/$DeadLetterQueue", 0, 0, 9) == [2, 3, 5, 6]
-    assert await broker.list_numbers("q/$DeadLetterQueue", 0, 3, 2) == [3, 5]
-    assert await broker.list_numbers("q", 0, 0, 9) == [1, 4]
+    assert await broker.messages.list_numbers("q/$DeadLetterQueue", 0, 0, 9) == [2, 3, 5, 6]
+    assert await broker.messages.list_numbers("q/$DeadLetterQueue", 0, 3, 2) == [3, 5]
+    assert await broker.messages.list_numbers("q", 0, 0, 9) == [1, 4]
     with pytest.raises(BrokerError):
-        await broker.list_numbers("q", 1, 0, 9)
+        await broker.messages.list_numbers("q", 1, 0, 9)
 
 
 async def test_messages_are_deleted_by_their_numbers_and_no_others() -> None:
@@ -103,8 +103,8 @@ async def test_messages_are_deleted_by_their_numbers_and_no_others() -> None:
     for number in range(48):
         await send(broker, "q", encoded(str(number)))
     numbers = [ID_3 + 2, ID_3 + 2, ID_0 + 1, ID_3 + 99, -1, 99 << 48]
-    assert await broker.delete_by_number("q", numbers) == 2
-    assert await broker.delete_by_number("q", numbers) == 0
+    assert await broker.messages.delete_by_number("q", numbers) == 2
+    assert await broker.messages.delete_by_number("q", numbers) == 0
     found = [each.sequence_number for each in await Receiver(broker, "q").drain()]
     assert len(found) == 46
     assert not {ID_3 + 2, ID_0 + 1} & set(found)
@@ -117,9 +117,9 @@ async def test_what_a_receiver_holds_is_not_deleted() -> None:
     receiver = Receiver(broker, "q")
     held = await receiver.receive(1)
     assert bodies(held) == ["0"]
-    assert await broker.delete_before("q", 0, 3, 100) == 1
-    assert await broker.delete_by_number("q", [1, 2, 3]) == 1
-    assert await broker.extents("q") == [Extent(0, 1, 4, 1)]
+    assert await broker.messages.delete_before("q", 0, 3, 100) == 1
+    assert await broker.messages.delete_by_number("q", [1, 2, 3]) == 1
+    assert await broker.messages.extents("q") == [Extent(0, 1, 4, 1)]
 
 
 async def test_available_messages_of_a_partition_are_claimed_and_no_others() -> None:
@@ -128,11 +128,11 @@ async def test_available_messages_of_a_partition_are_claimed_and_no_others() -> 
         await send(broker, "q", encoded(str(number)))
     receiver = Receiver(broker, "q")
     held = await receiver.receive(1)
-    assert await broker.claim("q", 0, 4, 10, {"mark": "mine"}) == [2, 3]
-    assert await broker.claim("q", 0, 4, 10, {}) == []
-    shown = await broker.peek("q", 0, 10, 1 << 20, partition_id=0, deferred_only=True)
+    assert await broker.messages.claim("q", 0, 4, 10, {"mark": "mine"}) == [2, 3]
+    assert await broker.messages.claim("q", 0, 4, 10, {}) == []
+    shown = await broker.messages.peek("q", 0, 10, 1 << 20, partition_id=0, deferred_only=True)
     assert [read(payload).annotations["x-opt-sequence-number"] for payload in shown] == [2, 3]
-    taken = await broker.receive_by_sequence_number("q", [2, 3], ReceiveMode.RECEIVE_AND_DELETE)
+    taken = await broker.messages.receive_by_sequence_number("q", [2, 3], ReceiveMode.RECEIVE_AND_DELETE)
     assert bodies(taken) == ["1", "2"]
     assert all(b"mark" in each.payload for each in taken)
     assert bodies(held) == ["0"]
@@ -142,10 +142,10 @@ async def test_available_messages_of_a_partition_are_claimed_and_no_others() -> 
 async def test_a_claim_keeps_a_message_at_its_last_delivery() -> None:
     broker = open_broker(QueueDescription("q", max_delivery_count=1))
     await send(broker, "q", encoded("a"))
-    assert await broker.claim("q", 0, 1 << 62, 1, {}) == [1]
-    (claimed,) = await broker.receive_by_sequence_number("q", [1], ReceiveMode.PEEK_LOCK)
-    await broker.settle("q", [claimed.token], Defer())
-    (dead,) = await broker.peek("q/$DeadLetterQueue", 0, 10, 1 << 20)
+    assert await broker.messages.claim("q", 0, 1 << 62, 1, {}) == [1]
+    (claimed,) = await broker.messages.receive_by_sequence_number("q", [1], ReceiveMode.PEEK_LOCK)
+    await broker.messages.settle("q", [claimed.token], Defer())
+    (dead,) = await broker.messages.peek("q/$DeadLetterQueue", 0, 10, 1 << 20)
     assert read(dead).properties["DeadLetterReason"] == "MaxDeliveryCountExceeded"
 
 
@@ -153,16 +153,16 @@ async def test_a_claim_is_limited_and_refused_where_messages_belong_to_sessions(
     broker = open_broker(QueueDescription("q"), QueueDescription("s", requires_session=True))
     for number in range(3):
         await send(broker, "q", encoded(str(number)))
-    assert await broker.claim("q", 0, 1 << 62, 2, {}) == [1, 2]
+    assert await broker.messages.claim("q", 0, 1 << 62, 2, {}) == [1, 2]
     with pytest.raises(BrokerError) as refused:
-        await broker.claim("s", 0, 1 << 62, 2, {})
+        await broker.messages.claim("s", 0, 1 << 62, 2, {})
     assert refused.value.condition is Condition.NOT_ALLOWED
 
 
 async def test_a_partition_that_is_not_there_is_out_of_range() -> None:
     broker = open_broker(QueueDescription("q"))
     with pytest.raises(BrokerError, match="'q' has no partition 1: it has 1, counted from 0") as refused:
-        await broker.delete_before("q", 1, 5, 5)
+        await broker.messages.delete_before("q", 1, 5, 5)
     assert refused.value.condition is Condition.ARGUMENT_OUT_OF_RANGE
 
 
@@ -170,27 +170,27 @@ async def test_a_topic_itself_has_no_extents() -> None:
     broker = open_broker()
     broker.administration.create(TopicDescription("t"))
     with pytest.raises(BrokerError, match="Nothing can be received from the topic 't' itself"):
-        await broker.extents("t")
+        await broker.messages.extents("t")
 
 
 async def test_looking_at_one_partition_does_not_go_on_to_the_next() -> None:
     broker = open_broker(QueueDescription("q", enable_partitioning=True))
     for number in range(32):
         await send(broker, "q", encoded(str(number)))
-    page = await broker.peek("q", ID_3 + 2, 100, 1 << 20, partition_id=3)
+    page = await broker.messages.peek("q", ID_3 + 2, 100, 1 << 20, partition_id=3)
     assert [read(payload).annotations["x-opt-sequence-number"] for payload in page] == [ID_3 + 2]
-    assert await broker.peek("q", ID_3 + 3, 100, 1 << 20, partition_id=3) == []
+    assert await broker.messages.peek("q", ID_3 + 3, 100, 1 << 20, partition_id=3) == []
     with pytest.raises(BrokerError, match="'q' has no partition 16: it has 16, counted from 0"):
-        await broker.peek("q", 0, 100, 1 << 20, partition_id=16)
+        await broker.messages.peek("q", 0, 100, 1 << 20, partition_id=16)
 
 
 async def test_looking_at_one_partition_fails_while_its_store_is_out() -> None:
     broker = open_broker(QueueDescription("q", enable_partitioning=True))
     for number in range(16):
         await send(broker, "q", encoded(str(number)))
-    broker.begin_outage(3, Outage(OutageKind.DOWN))
+    broker.outages.begin(3, Outage(OutageKind.DOWN))
     with pytest.raises(BrokerError) as refused:
-        await broker.peek("q", ID_3, 100, 1 << 20, partition_id=3)
+        await broker.messages.peek("q", ID_3, 100, 1 << 20, partition_id=3)
     assert refused.value.condition is Condition.SERVER_BUSY
-    broker.end_outage(3)
-    assert len(await broker.peek("q", ID_3, 100, 1 << 20, partition_id=3)) == 1
+    broker.outages.end(3)
+    assert len(await broker.messages.peek("q", ID_3, 100, 1 << 20, partition_id=3)) == 1

@@ -29,13 +29,13 @@ async def bury(broker: Broker, path: str, count: int) -> list[int]:
 
 
 async def dead(broker: Broker, path: str) -> list[int]:
-    overview = Overview(broker)
+    overview = Overview(broker.namespace)
     page = await overview.messages(overview.entity(path), SubQueue.DEAD_LETTER, first=0, count=100, bytes_max=1 << 20)
     return [each.sequence_number for each in page.messages]
 
 
 async def resubmit(broker: Broker, path: str, numbers: Sequence[int], target: str = "") -> dict[int, str | None]:
-    answer = await broker.find(path)[0].resubmit(numbers, broker.find(target or path)[0])
+    answer = await broker.namespace.find(path)[0].resubmit(numbers, broker.namespace.find(target or path)[0])
     return {number: None if error is None else error.condition.name for number, error in answer.items()}
 
 
@@ -58,8 +58,8 @@ async def test_a_dead_letter_becomes_an_active_message_of_its_partition_again(pa
     assert {each.sequence_number >> 48 for each in got} == {numbers[0] >> 48}
     for each in got:
         assert await receiver.settle(each, Complete()) is None
-    assert broker.find("q")[0].message_counts()[Home.DEAD_LETTER] == 1
-    assert sum(broker.find("q")[0].message_counts()) == 1
+    assert broker.namespace.find("q")[0].message_counts()[Home.DEAD_LETTER] == 1
+    assert sum(broker.namespace.find("q")[0].message_counts()) == 1
 
 
 async def test_the_dead_letter_queue_goes_on_without_what_was_resubmitted() -> None:
@@ -154,9 +154,9 @@ async def test_nothing_is_lost_when_the_store_is_out(kind: OutageKind) -> None:
     await send(broker, "q", message("a", "k"))
     numbers = await bury(broker, "q", 1)
     index = numbers[0] >> 48
-    broker.begin_outage(index, Outage(kind))
+    broker.outages.begin(index, Outage(kind))
     assert await resubmit(broker, "q", numbers) == {numbers[0]: "SERVER_BUSY"}
-    broker.end_outage(index)
+    broker.outages.end(index)
     assert await dead(broker, "q") == numbers
     assert await resubmit(broker, "q", numbers) == {numbers[0]: None}
 
@@ -169,14 +169,14 @@ async def test_a_sender_can_ask_for_the_sequence_numbers() -> None:
     async def placed(path: str, data: bytes) -> list[int | None]:
         numbers: list[int | None] = []
         answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
-        broker.find(path)[0].send([data], alone(answer.set_result), numbered=numbers.extend)
+        broker.namespace.find(path)[0].send([data], alone(answer.set_result), numbered=numbers.extend)
         assert await asyncio.wait_for(answer, WAIT_S) is None
         return numbers
 
     once = message("a", "k", **{"message-id": "m"})
     (number,) = await placed("q", once)
     assert number is not None
-    (seen,) = await broker.find("q")[0].peek(SubQueue.ACTIVE, number, 1, 1 << 20, None)
+    (seen,) = await broker.namespace.find("q")[0].peek(SubQueue.ACTIVE, number, 1, 1 << 20, None)
     assert seen.endswith(b"a")
     assert await placed("q", once) == [None]
     later = NewMessage(b"later", scheduled_enqueue_at=broker.clock.now_ms() + 60_000).encoded()

@@ -162,7 +162,7 @@ async def test_a_drain_without_a_match_is_answered_and_a_closed_receiver_takes_n
     await loop_turns(20)
     assert blue.got == []
     assert numbers(await Receiver(broker, "q").drain()) == [0, 0]
-    entity, _ = broker.find("q")
+    entity, _ = broker.namespace.find("q")
     assert not any(entity.selecting.values())
 
 

@@ -224,7 +224,7 @@ async def test_a_holder_of_either_mode_keeps_its_session_until_the_lock_ends(
     clock.advance(LOCK_MS - 1)
     await loop_turns(50)
     assert holder.lost == []
-    assert await broker.renew_session("s", "a") == clock.now_ms() + LOCK_MS
+    assert await broker.sessions.renew("s", "a") == clock.now_ms() + LOCK_MS
     clock.advance(LOCK_MS)
     await loop_turns(50)
     if mode is ReceiveMode.RECEIVE_AND_DELETE:  # nothing was locked
@@ -245,7 +245,7 @@ async def test_a_holder_with_nothing_to_settle_is_told_a_while_after_the_lock_s_
     await loop_turns(50)
     assert (holder.lost, consumer.holds_session) == ([], False)
     with pytest.raises(BrokerError, match="session lock has expired"):
-        await broker.renew_session("s", "a")
+        await broker.sessions.renew("s", "a")
     await fill(broker, "a", each=1)
     assert await holder.drain() == []  # answered, and the messages are not its any more
     clock.advance(IDLE_LOSS_MS - 1)
@@ -280,8 +280,8 @@ async def test_messages_of_a_session_have_no_end_of_their_own(clock: Clock, queu
     assert decoded([first])[0].annotations["x-opt-locked-until"] == GREATEST_MS
     await holder.settle(first, Defer())
     numbers = [first.sequence_number]
-    (deferred,) = await broker.receive_by_sequence_number("s", numbers, ReceiveMode.PEEK_LOCK, "a")
-    peeked = [read(each).annotations for each in await broker.peek("s", 0, 10, 1 << 20)]
+    (deferred,) = await broker.messages.receive_by_sequence_number("s", numbers, ReceiveMode.PEEK_LOCK, "a")
+    peeked = [read(each).annotations for each in await broker.messages.peek("s", 0, 10, 1 << 20)]
     assert decoded([deferred])[0].annotations["x-opt-locked-until"] == GREATEST_MS
     assert [each.get("x-opt-locked-until") for each in peeked] == [GREATEST_MS, None]
 
@@ -292,11 +292,11 @@ async def test_renewing_a_session_keeps_it_and_its_messages(clock: Clock, queue:
     holder = Holder(broker, "a")
     (delivery,) = await holder.receive(1)
     clock.advance(LOCK_MS - 1)
-    assert await broker.renew_session("s", "a") == clock.now_ms() + LOCK_MS
+    assert await broker.sessions.renew("s", "a") == clock.now_ms() + LOCK_MS
     clock.advance(LOCK_MS - 1)
     assert await holder.settle(delivery, Complete()) is None
     with pytest.raises(BrokerError):
-        await broker.renew_session("s", "nobody")
+        await broker.sessions.renew("s", "nobody")
 
 
 async def test_an_abandoned_message_is_next_in_its_session(clock: Clock, queue: QueueDescription) -> None:
@@ -326,8 +326,8 @@ async def test_a_deferred_message_needs_its_session(clock: Clock, queue: QueueDe
     await holder.settle(first, Defer())
     numbers = [first.sequence_number]
     with pytest.raises(BrokerError):
-        await broker.receive_by_sequence_number("s", numbers, ReceiveMode.PEEK_LOCK, "b")
-    (again,) = await broker.receive_by_sequence_number("s", numbers, ReceiveMode.PEEK_LOCK, "a")
+        await broker.messages.receive_by_sequence_number("s", numbers, ReceiveMode.PEEK_LOCK, "b")
+    (again,) = await broker.messages.receive_by_sequence_number("s", numbers, ReceiveMode.PEEK_LOCK, "a")
     assert await holder.settle(again, Complete()) is None
 
 
@@ -337,16 +337,16 @@ async def test_session_state_is_kept_without_messages_and_over_a_restart(
     broker = open_broker(queue, clock=clock, folder=tmp_path)
     holder = Holder(broker, "a")
     await holder.accepted()
-    assert await broker.session_state("s", "a") is None
-    await broker.set_session_state("s", "a", b"\x00state")
+    assert await broker.sessions.state("s", "a") is None
+    await broker.sessions.set_state("s", "a", b"\x00state")
     await broker.stop()
     broker = open_broker(queue, clock=clock, folder=tmp_path)
     await Holder(broker, "a").accepted()
-    assert await broker.session_state("s", "a") == b"\x00state"
-    await broker.set_session_state("s", "a", None)
-    assert await broker.session_state("s", "a") is None
+    assert await broker.sessions.state("s", "a") == b"\x00state"
+    await broker.sessions.set_state("s", "a", None)
+    assert await broker.sessions.state("s", "a") is None
     with pytest.raises(BrokerError) as refused:
-        await broker.session_state("s", "b")
+        await broker.sessions.state("s", "b")
     assert refused.value.condition is Condition.SESSION_LOCK_LOST
 
 
@@ -357,12 +357,12 @@ async def test_sessions_with_messages_or_state_are_listed(clock: Clock, queue: Q
         holder = Holder(broker, name)
         await holder.accepted()
         if name == "state":
-            await broker.set_session_state("s", name, b"x")
+            await broker.sessions.set_state("s", name, b"x")
         (await holder.accepted()).close()
-    assert await broker.message_sessions("s", None) == ["full", "state"]
+    assert await broker.sessions.names("s", None) == ["full", "state"]
     clock.advance(10)
-    assert await broker.message_sessions("s", START - 1) == ["full", "state"][1:]
-    assert await broker.message_sessions("s", START + 5) == []
+    assert await broker.sessions.names("s", START - 1) == ["full", "state"][1:]
+    assert await broker.sessions.names("s", START + 5) == []
 
 
 async def test_sessions_are_accepted_after_a_restart(clock: Clock, queue: QueueDescription, tmp_path: Path) -> None:
@@ -393,13 +393,13 @@ async def test_plain_and_session_receivers_are_not_mixed_up(clock: Clock, queue:
     with pytest.raises(BrokerError, match="SessionId was not set"):
         await send(broker, "s", encoded("x"))
     with pytest.raises(BrokerError, match="renew the lock of the session"):
-        await broker.renew_locks("s", [b"\0" * 16])
+        await broker.messages.renew_locks("s", [b"\0" * 16])
 
 
 async def test_peek_can_look_at_one_session(clock: Clock, queue: QueueDescription) -> None:
     broker = open_broker(queue, clock=clock)
     await fill(broker, "a", "b")
-    page = await broker.peek("s", 0, 10, 1 << 20, "b")
+    page = await broker.messages.peek("s", 0, 10, 1 << 20, "b")
     assert len(page) == 3
 
 

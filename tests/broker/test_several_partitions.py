@@ -44,7 +44,7 @@ def later(clock: Clock, body: str, partition: int | None = None) -> bytes:
 
 def scheduled(broker: Broker) -> int:
     """How many messages are scheduled, or on their way to be."""
-    entity = broker.entity("p")
+    entity = broker.namespace.entity("p")
     assert entity is not None
     counts = entity.message_counts()
     return counts[Home.SCHEDULED] + counts[Home.TRANSFER_OUTBOX]
@@ -68,24 +68,24 @@ async def test_a_schedule_of_two_keys_stores_nothing_while_the_store_of_one_is_o
     clock: Clock, kind: OutageKind, out: int
 ) -> None:
     broker = open_broker(QUEUE, clock=clock)
-    broker.begin_outage(out, Outage(kind))
+    broker.outages.begin(out, Outage(kind))
     both = [later(clock, "a", FIRST), later(clock, "b", SECOND)]
     with pytest.raises(BrokerError) as refused:
-        await broker.schedule("p", both)
+        await broker.messages.schedule("p", both)
     assert refused.value.condition is Condition.SERVER_BUSY
     assert scheduled(broker) == 0
-    broker.end_outage(out)
+    broker.outages.end(out)
     await settled(clock)
-    numbers = await broker.schedule("p", both)
+    numbers = await broker.messages.schedule("p", both)
     assert [number >> 48 for number in numbers] == [FIRST, SECOND]
     assert await bodies_when_due(broker, clock) == ["a", "b"]
 
 
 async def test_messages_scheduled_together_can_be_cancelled_at_once(clock: Clock) -> None:
     broker = open_broker(QUEUE, clock=clock)
-    numbers = await broker.schedule("p", [later(clock, str(index), index) for index in range(16)])
+    numbers = await broker.messages.schedule("p", [later(clock, str(index), index) for index in range(16)])
     assert [number >> 48 for number in numbers] == list(range(16))
-    await broker.cancel_scheduled("p", numbers)
+    await broker.messages.cancel_scheduled("p", numbers)
     assert scheduled(broker) == 0
 
 
@@ -162,7 +162,7 @@ async def test_a_client_that_schedules_again_after_an_error_has_no_message_twice
     both = [later(clock, "a", FIRST), later(clock, "b", SECOND)]
     for _ in range(3):
         try:
-            await broker.schedule("p", both)
+            await broker.messages.schedule("p", both)
             break
         except BrokerError:
             await settled(clock)
@@ -176,28 +176,28 @@ async def test_a_client_that_schedules_again_after_an_error_has_no_message_twice
 async def test_a_schedule_without_a_key_goes_elsewhere_as_a_send_does(clock: Clock, kind: OutageKind) -> None:
     broker = open_broker(QUEUE, clock=clock)
     for index in (1, 2, 9):
-        broker.begin_outage(index, Outage(kind))
+        broker.outages.begin(index, Outage(kind))
     for number in range(48):
-        await broker.schedule("p", [later(clock, f"{number:02}")])
-    await broker.schedule("p", [later(clock, "x"), later(clock, "y", 4)])
+        await broker.messages.schedule("p", [later(clock, f"{number:02}")])
+    await broker.messages.schedule("p", [later(clock, "x"), later(clock, "y", 4)])
     assert scheduled(broker) == 50
 
 
 async def test_a_cancellation_with_an_unknown_number_cancels_none(clock: Clock) -> None:
     broker = open_broker(QUEUE, clock=clock)
-    known = await broker.schedule("p", [later(clock, "a", FIRST), later(clock, "b", SECOND)])
+    known = await broker.messages.schedule("p", [later(clock, "a", FIRST), later(clock, "b", SECOND)])
     for unknown in ((SECOND << 48) + 77, 7 << 48, 99 << 48):
         with pytest.raises(BrokerError) as refused:
-            await broker.cancel_scheduled("p", [*known, unknown])
+            await broker.messages.cancel_scheduled("p", [*known, unknown])
         assert refused.value.condition is Condition.MESSAGE_NOT_FOUND
         assert refused.value.description.endswith(f"Missing sequence numbers: {unknown & 0xFFFFFFFFFFFF}")
         assert scheduled(broker) == 2
-    await broker.cancel_scheduled("p", known)
+    await broker.messages.cancel_scheduled("p", known)
     assert scheduled(broker) == 0
 
 
 def shrink(broker: Broker, size_bytes_max: int, *indexes: int) -> None:
-    entity = broker.entity("p")
+    entity = broker.namespace.entity("p")
     assert entity is not None
     for index in indexes:
         entity.partitions[index].size_bytes_max = size_bytes_max
@@ -208,20 +208,20 @@ async def test_messages_without_a_key_go_past_a_full_partition(clock: Clock) -> 
     shrink(broker, 1, 3)
     answers = await asyncio.gather(*(send(broker, "p", encoded("x")) for _ in range(48)), return_exceptions=True)
     assert answers == [None] * 48
-    await broker.schedule("p", [later(clock, "x")])
+    await broker.messages.schedule("p", [later(clock, "x")])
 
 
 async def test_messages_scheduled_together_fit_if_each_has_room_where_it_belongs(clock: Clock) -> None:
     broker = open_broker(QUEUE, clock=clock)
     shrink(broker, 1_000, *range(16))
-    entity = broker.entity("p")
+    entity = broker.namespace.entity("p")
     assert entity is not None
     long = "x" * 500
-    await broker.schedule("p", [later(clock, long, FIRST), later(clock, long, SECOND), later(clock, long)])
+    await broker.messages.schedule("p", [later(clock, long, FIRST), later(clock, long, SECOND), later(clock, long)])
     await settled(clock)
     assert scheduled(broker) == 3
     with pytest.raises(BrokerError) as refused:
-        await broker.schedule("p", [later(clock, long, FIRST), later(clock, "x", 5)])
+        await broker.messages.schedule("p", [later(clock, long, FIRST), later(clock, "x", 5)])
     assert refused.value.condition is Condition.RESOURCE_LIMIT_EXCEEDED
     assert scheduled(broker) == 3
 
@@ -235,7 +235,7 @@ async def test_the_error_of_a_full_entity_has_the_figures_of_the_whole_entity(cl
             await send(broker, "p", encoded("x" * 300))
         except BrokerError as error:
             errors.append(error)
-    entity = broker.entity("p")
+    entity = broker.namespace.entity("p")
     assert entity is not None
     used = entity.totals_now().bytes_used
     assert {error.condition for error in errors} == {Condition.RESOURCE_LIMIT_EXCEEDED}
@@ -252,15 +252,15 @@ async def test_a_cancellation_removes_nothing_while_the_store_of_one_message_is_
     clock: Clock, kind: OutageKind, out: int
 ) -> None:
     broker = open_broker(QUEUE, clock=clock)
-    numbers = await broker.schedule("p", [later(clock, "a", FIRST), later(clock, "b", SECOND)])
-    broker.begin_outage(out, Outage(kind))
+    numbers = await broker.messages.schedule("p", [later(clock, "a", FIRST), later(clock, "b", SECOND)])
+    broker.outages.begin(out, Outage(kind))
     with pytest.raises(BrokerError) as refused:
-        await broker.cancel_scheduled("p", numbers)
+        await broker.messages.cancel_scheduled("p", numbers)
     assert refused.value.condition is Condition.SERVER_BUSY
-    broker.end_outage(out)
+    broker.outages.end(out)
     await settled(clock)
     assert scheduled(broker) == 2
-    await broker.cancel_scheduled("p", numbers)
+    await broker.messages.cancel_scheduled("p", numbers)
     assert scheduled(broker) == 0
 
 
@@ -275,16 +275,16 @@ async def test_the_error_of_a_cancellation_that_a_failing_disk_cut_in_two_says_h
         return stores[-1]
 
     broker = open_broker(QUEUE, clock=clock, wrap=wrap)
-    numbers = await broker.schedule("p", [later(clock, "a", FIRST), later(clock, "b", SECOND)])
+    numbers = await broker.messages.schedule("p", [later(clock, "a", FIRST), later(clock, "b", SECOND)])
     await settled(clock)
     stores[SECOND].keeps = keeps
     stores[SECOND].commits_left = 1  # that by which the store shows that it commits
     with pytest.raises(UnknownOutcomeError) as refused:
-        await broker.cancel_scheduled("p", numbers)
+        await broker.messages.cancel_scheduled("p", numbers)
     text = "1 of 2 scheduled messages are cancelled; a store failed then. Peek the rest."
     assert (refused.value.condition, refused.value.description) == (Condition.SERVER_BUSY, text)
     await settled(clock)
     assert scheduled(broker) == (0 if keeps else 1)
     with pytest.raises(BrokerError) as again:
-        await broker.cancel_scheduled("p", numbers)
+        await broker.messages.cancel_scheduled("p", numbers)
     assert again.value.condition is Condition.MESSAGE_NOT_FOUND

@@ -125,7 +125,7 @@ async def quiet(broker: Broker) -> None:
     """Let stores and forwarders finish what they have."""
     for _ in range(8):
         await loop_turns(20)
-        for worker in broker.workers:
+        for worker in broker.namespace.workers:
             async with worker.idle_lock:
                 pass
 
@@ -151,8 +151,8 @@ async def taken_of(broker: Broker, path: str, messages: Sequence[bytes]) -> list
         with refusals_only():  # a partitioned entity refuses several keys
             await send(broker, path, envelope(taken), batch=True)
         with refusals_only():
-            numbers = await broker.schedule(path, taken)
-            await broker.cancel_scheduled(path, numbers[:1])  # a duplicate was not stored
+            numbers = await broker.messages.schedule(path, taken)
+            await broker.messages.cancel_scheduled(path, numbers[:1])  # a duplicate was not stored
     return taken
 
 
@@ -182,15 +182,15 @@ async def take_session(broker: Broker, path: str, name: str) -> None:
 
 async def handle_all(broker: Broker, path: str) -> None:
     """Do to the messages of an entity whatever clients can do."""
-    entity = broker.find(path)[0]
+    entity = broker.namespace.find(path)[0]
     for sub_queue in SubQueue:
         address = f"{path}/{sub_queue.value}" if sub_queue else path
         for session_id in (None, "s"):
-            await broker.peek(address, 0, 100, 1 << 20, session_id)
+            await broker.messages.peek(address, 0, 100, 1 << 20, session_id)
     description = entity.description
     if getattr(description, "forward_to", None) is None:
         if entity.requires_session:
-            for name in await broker.message_sessions(path, None):
+            for name in await broker.sessions.names(path, None):
                 await take_session(broker, path, name)
         else:
             receiver = Receiver(broker, path)
@@ -220,7 +220,7 @@ async def play(messages: list[bytes]) -> None:
             await quiet(broker)
             clock.advance(1_001)
         await quiet(broker)
-        for entity in broker.entities():
+        for entity in broker.namespace.entities():
             if entity.routing is None:
                 await handle_all(broker, entity.path)
         await quiet(broker)
@@ -228,7 +228,7 @@ async def play(messages: list[bytes]) -> None:
             await send(broker, path, encoded("behind", group_id="s"))
         await quiet(broker)
         for path in ("s", "ps", "t/Subscriptions/sessions"):
-            assert "s" in await broker.message_sessions(path, None)
+            assert "s" in await broker.sessions.names(path, None)
     finally:
         await broker.stop()
         clock.close()

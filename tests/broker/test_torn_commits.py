@@ -65,7 +65,7 @@ def bodies(deliveries: Any) -> list[str]:
 
 
 def store_of(broker: Broker, path: str) -> int:
-    entity = broker.entity(path)
+    entity = broker.namespace.entity(path)
     assert entity is not None
     return entity.partitions[0].worker.index
 
@@ -121,7 +121,7 @@ async def test_a_transaction_whose_commit_is_not_confirmed_is_not_said_to_be_rol
     transaction_id = broker.transactions.declare(None)
     sender = broker.open_sender("plain", detached=print)
     for body in ("a", "b"):
-        broker.transactional_send(transaction_id, sender, encoded(body), batch=False)
+        broker.work.send(transaction_id, sender, encoded(body), batch=False)
     disk.fail(step)
     answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
     broker.transactions.discharge(transaction_id, fail=False, done=answer.set_result)
@@ -146,15 +146,15 @@ async def test_messages_are_scheduled_together_or_not_at_all(disk: Disk, clock: 
         return "commit-started" if commits == 2 else None
 
     disk.likely = second_commit_fails
-    assert await broker.schedule("plain", messages) == [1, 2, 3]
+    assert await broker.messages.schedule("plain", messages) == [1, 2, 3]
     with pytest.raises(BrokerError):
-        await broker.schedule("plain", messages)
-    assert len(await broker.peek("plain", 0, 10, 1 << 20)) == 3
+        await broker.messages.schedule("plain", messages)
+    assert len(await broker.messages.peek("plain", 0, 10, 1 << 20)) == 3
 
 
 async def test_numbers_that_were_reserved_are_not_given_out_again_after_a_failure(disk: Disk, clock: Clock) -> None:
     broker = open_broker(PLAIN, clock=clock, failpoint=disk)
-    entity = broker.entity("plain")
+    entity = broker.namespace.entity("plain")
     assert entity is not None
     reserved = await entity.partitions[0].request(partial(Reserve, 3))
     disk.fail("commit-started")
@@ -181,7 +181,7 @@ async def test_a_store_that_can_begin_no_batch_takes_no_locks_from_those_who_ask
         raise StoreFailed(None, "can't begin a batch: I/O error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(broker.workers[stores[first]]._store, "begin", begin)
+        patch.setattr(broker.namespace.workers[stores[first]]._store, "begin", begin)
         with pytest.raises(BrokerError, match="Nothing of it was stored"):
             await send(broker, second, encoded())
     assert await receiver.settle(delivery, Complete()) is None
@@ -220,14 +220,14 @@ async def test_who_lost_a_session_reaches_none_that_another_one_holds_since(disk
     await loop_turns(3)
     assert before.consumer is not None
     index = store_of(broker, "s")
-    broker.begin_outage(index, Outage(OutageKind.SLOW, 1_000))
+    broker.outages.begin(index, Outage(OutageKind.SLOW, 1_000))
     disk.fail("commit-started")
     sending = asyncio.create_task(send(broker, "s", encoded("3", group_id="b")))
     await loop_turns(3)
     now = Holder(broker, "b")  # while that commit runs; it will fail, and the session "a" be lost
     before.consumer.close()
     other = Holder(broker, "b")
-    broker.end_outage(index)
+    broker.outages.end(index)
     clock.advance(1_000)
     with pytest.raises(BrokerError):
         await sending
@@ -246,11 +246,11 @@ async def test_a_session_whose_time_ends_while_its_store_is_down_is_lost_when_it
     await loop_turns(3)
     index = store_of(broker, "s")
     await send(broker, next(each.name for each in others if store_of(broker, each.name) == index), encoded())
-    broker.begin_outage(index, Outage(OutageKind.DOWN))
+    broker.outages.begin(index, Outage(OutageKind.DOWN))
     clock.advance(60_000 + IDLE_LOSS_MS)
     await loop_turns(3)
     assert holder.lost == []
-    broker.end_outage(index)
+    broker.outages.end(index)
     clock.advance(0)
     await loop_turns(3)
     assert [error.condition for error in holder.lost] == [Condition.SESSION_LOCK_LOST]
@@ -301,12 +301,12 @@ async def test_deferred_messages_of_several_partitions_are_taken_together_or_not
     first, second = await receiver.receive(2)
     await receiver.settle(first, Defer())
     with pytest.raises(BrokerError) as refused:
-        await broker.receive_by_sequence_number("p", [first.sequence_number, second.sequence_number], mode)
+        await broker.messages.receive_by_sequence_number("p", [first.sequence_number, second.sequence_number], mode)
     assert refused.value.condition is Condition.MESSAGE_NOT_FOUND
     await receiver.settle(second, Defer())
     both = [second.sequence_number, first.sequence_number]
-    found = await broker.receive_by_sequence_number("p", both, mode)
+    found = await broker.messages.receive_by_sequence_number("p", both, mode)
     assert [delivery.sequence_number for delivery in found] == both
     await loop_turns(5)
-    left = await broker.peek("p", 0, 10, 1 << 20)
+    left = await broker.messages.peek("p", 0, 10, 1 << 20)
     assert len(left) == (0 if mode is ReceiveMode.RECEIVE_AND_DELETE else 2)

@@ -43,13 +43,13 @@ async def schedule(
     annotations = {"x-opt-scheduled-enqueue-time": timestamp(clock.now_ms() + 60_000), "x-opt-partition-key": "k"}
     messages = [encoded(body, annotations=annotations) for body in bodies]
     if ref is None:
-        return await broker.schedule(address, messages)
-    return await broker.transactional_schedule(ref, address, messages)
+        return await broker.messages.schedule(address, messages)
+    return await broker.work.schedule(ref, address, messages)
 
 
 async def seen(broker: Broker, address: str = "q") -> list[str]:
     """The bodies of all messages of a queue, scheduled ones too."""
-    payloads = await broker.peek(address, 0, 100, 1 << 20)
+    payloads = await broker.messages.peek(address, 0, 100, 1 << 20)
     messages = decoded([Delivery(b"", payload, 0) for payload in payloads])
     return [bytes(message.body).decode() for message in messages]
 
@@ -76,7 +76,7 @@ async def test_a_cancellation_comes_true_with_the_commit_and_not_before(clock: C
     broker = open_broker(PLAIN, clock=clock)
     numbers = await schedule(broker, clock, "a", "b", "c")
     ref = broker.transactions.declare(OWNER)
-    await broker.transactional_cancel(ref, "q", numbers[:2])
+    await broker.work.cancel(ref, "q", numbers[:2])
     assert await seen(broker) == ["a", "b", "c"]
     assert await end(broker, ref, fail=fail) is None
     assert await seen(broker) == (["a", "b", "c"] if fail else ["c"])
@@ -89,7 +89,7 @@ async def test_cancelling_a_message_that_is_not_there_is_refused_at_once_and_end
     (number,) = await schedule(broker, clock, "a")
     ref = broker.transactions.declare(OWNER)
     with pytest.raises(BrokerError) as refused:
-        await broker.transactional_cancel(ref, "q", [number, number + 7])
+        await broker.work.cancel(ref, "q", [number, number + 7])
     assert refused.value.condition is Condition.MESSAGE_NOT_FOUND
     error = await end(broker, ref)
     assert error is not None
@@ -101,8 +101,8 @@ async def test_the_same_message_is_cancelled_once_in_a_transaction(clock: Clock)
     broker = open_broker(PLAIN, clock=clock)
     (number,) = await schedule(broker, clock, "a")
     ref = broker.transactions.declare(OWNER)
-    one = broker.transactional_cancel(ref, "q", [number])
-    two = broker.transactional_cancel(ref, "q", [number])
+    one = broker.work.cancel(ref, "q", [number])
+    two = broker.work.cancel(ref, "q", [number])
     answers = await asyncio.gather(one, two, return_exceptions=True)
     assert [type(answer) for answer in answers] == [type(None), BrokerError]
     assert await end(broker, ref) is not None
@@ -114,9 +114,9 @@ async def test_what_a_transaction_schedules_it_can_cancel(clock: Clock) -> None:
     (stored,) = await schedule(broker, clock, "stored")
     ref = broker.transactions.declare(OWNER)
     first, _, third = await schedule(broker, clock, "a", "b", "c", ref=ref)
-    await broker.transactional_cancel(ref, "q", [first, stored, third])
+    await broker.work.cancel(ref, "q", [first, stored, third])
     with pytest.raises(BrokerError) as refused:
-        await broker.cancel_scheduled("q", [first])  # outside it, the message does not exist yet
+        await broker.messages.cancel_scheduled("q", [first])  # outside it, the message does not exist yet
     assert refused.value.condition is Condition.MESSAGE_NOT_FOUND
     assert await end(broker, ref) is None
     assert await seen(broker) == ["b"]
@@ -126,8 +126,8 @@ async def test_a_message_that_another_client_cancels_first_rolls_the_transaction
     broker = open_broker(PLAIN, clock=clock)
     numbers = await schedule(broker, clock, "a", "b")
     ref = broker.transactions.declare(OWNER)
-    await broker.transactional_cancel(ref, "q", numbers)
-    await broker.cancel_scheduled("q", numbers[:1])
+    await broker.work.cancel(ref, "q", numbers)
+    await broker.messages.cancel_scheduled("q", numbers[:1])
     error = await end(broker, ref)
     assert error is not None
     assert error.condition is Condition.TRANSACTION_ROLLBACK
@@ -140,7 +140,7 @@ async def test_cancellations_of_two_partitions_are_refused(clock: Clock) -> None
     other = number + (1 << 48) if number >> 48 < 15 else number - (1 << 48)
     ref = broker.transactions.declare(OWNER)
     with pytest.raises(BrokerError, match="cannot span multiple entities or partitions") as refused:
-        await broker.transactional_cancel(ref, "p", [number, other])
+        await broker.work.cancel(ref, "p", [number, other])
     assert refused.value.condition is Condition.NOT_ALLOWED
 
 
@@ -148,7 +148,7 @@ async def test_a_number_that_no_partition_can_have_given_out_is_not_found(clock:
     broker = open_broker(PLAIN, clock=clock)
     ref = broker.transactions.declare(OWNER)
     with pytest.raises(BrokerError) as refused:
-        await broker.transactional_cancel(ref, "q", [-1])
+        await broker.work.cancel(ref, "q", [-1])
     assert refused.value.condition is Condition.MESSAGE_NOT_FOUND
 
 
@@ -159,13 +159,13 @@ async def test_a_number_that_no_partition_can_have_given_out_is_not_found(clock:
 async def test_the_state_of_a_session_comes_true_with_the_commit_and_not_before(clock: Clock, fail: bool) -> None:
     broker = open_broker(IN_SESSIONS, clock=clock)
     await held_session(broker)
-    await broker.set_session_state("s", "a", b"old")
+    await broker.sessions.set_state("s", "a", b"old")
     ref = broker.transactions.declare(OWNER)
-    await broker.transactional_set_state(ref, "s", "a", b"between")
-    await broker.transactional_set_state(ref, "s", "a", b"new")
-    assert await broker.session_state("s", "a") == b"old"
+    await broker.work.set_state(ref, "s", "a", b"between")
+    await broker.work.set_state(ref, "s", "a", b"new")
+    assert await broker.sessions.state("s", "a") == b"old"
     assert await end(broker, ref, fail=fail) is None
-    assert await broker.session_state("s", "a") == (b"old" if fail else b"new")
+    assert await broker.sessions.state("s", "a") == (b"old" if fail else b"new")
 
 
 async def test_a_state_and_the_last_message_of_its_session_go_together(clock: Clock, tmp_path: Path) -> None:
@@ -177,21 +177,21 @@ async def test_a_state_and_the_last_message_of_its_session_go_together(clock: Cl
     consumer.set_credit(1)
     (delivery,) = await asyncio.wait_for(delivered, WAIT_S)
     ref = broker.transactions.declare(OWNER)
-    broker.transactional_settle(ref, "s", delivery.token, Complete())
-    await broker.transactional_set_state(ref, "s", "a", b"done")
+    broker.work.settle(ref, "s", delivery.token, Complete())
+    await broker.work.set_state(ref, "s", "a", b"done")
     assert await end(broker, ref) is None
     await broker.stop()
     broker = open_broker(IN_SESSIONS, clock=clock, folder=tmp_path)
     await held_session(broker)
-    assert await broker.session_state("s", "a") == b"done"
-    assert await broker.peek("s", 0, 10, 1 << 20) == []
+    assert await broker.sessions.state("s", "a") == b"done"
+    assert await broker.messages.peek("s", 0, 10, 1 << 20) == []
 
 
 async def test_the_state_of_a_session_that_is_not_held_is_refused_at_once(clock: Clock) -> None:
     broker = open_broker(IN_SESSIONS, clock=clock)
     ref = broker.transactions.declare(OWNER)
     with pytest.raises(BrokerError) as refused:
-        await broker.transactional_set_state(ref, "s", "a", b"new")
+        await broker.work.set_state(ref, "s", "a", b"new")
     assert refused.value.condition is Condition.SESSION_LOCK_LOST
 
 
@@ -199,13 +199,13 @@ async def test_a_session_that_is_lost_before_the_commit_rolls_everything_back(cl
     broker = open_broker(IN_SESSIONS, clock=clock)
     await held_session(broker)
     ref = broker.transactions.declare(OWNER)
-    await broker.transactional_set_state(ref, "s", "a", b"new")
+    await broker.work.set_state(ref, "s", "a", b"new")
     clock.advance(60_000)
     error = await end(broker, ref)
     assert error is not None
     assert error.condition is Condition.TRANSACTION_ROLLBACK
     await held_session(broker)
-    assert await broker.session_state("s", "a") is None
+    assert await broker.sessions.state("s", "a") is None
 
 
 async def test_a_state_larger_than_a_message_is_refused(clock: Clock) -> None:
@@ -213,7 +213,7 @@ async def test_a_state_larger_than_a_message_is_refused(clock: Clock) -> None:
     await held_session(broker)
     ref = broker.transactions.declare(OWNER)
     with pytest.raises(BrokerError) as refused:
-        await broker.transactional_set_state(ref, "s", "a", bytes(256 * 1024 + 1))
+        await broker.work.set_state(ref, "s", "a", bytes(256 * 1024 + 1))
     assert refused.value.condition is Condition.MESSAGE_SIZE_EXCEEDED
     assert await end(broker, ref) is not None
 
@@ -225,8 +225,8 @@ async def test_states_and_cancellations_stay_within_one_top_level_entity(clock: 
     for first_is_state in (False, True):
         ref = broker.transactions.declare(OWNER)
         state, cancel = (
-            broker.transactional_set_state(ref, "s", "a", b"new"),
-            broker.transactional_cancel(ref, "q", [number]),
+            broker.work.set_state(ref, "s", "a", b"new"),
+            broker.work.cancel(ref, "q", [number]),
         )
         await (state if first_is_state else cancel)
         with pytest.raises(BrokerError, match="cannot span multiple top-level entities") as refused:
@@ -251,9 +251,9 @@ async def test_p29_cancellations_schedules_and_sends_are_all_there_after_a_faile
     broker = open_broker(PLAIN, clock=clock, folder=tmp_path, failpoint=failpoint)
     old = await schedule(broker, clock, "old")
     ref = broker.transactions.declare(OWNER)
-    await broker.transactional_cancel(ref, "q", old)
+    await broker.work.cancel(ref, "q", old)
     await schedule(broker, clock, "new", ref=ref)
-    broker.transactional_send(ref, broker.open_sender("q", detached=print), encoded("sent"), batch=False)
+    broker.work.send(ref, broker.open_sender("q", detached=print), encoded("sent"), batch=False)
     failing.add(step)
     assert await end(broker, ref) is not None
     await broker.stop()

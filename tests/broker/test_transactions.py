@@ -31,7 +31,7 @@ def bodies(deliveries: Any) -> list[str]:
 
 def work(broker: Broker, ref: TransactionRef, address: str, data: bytes) -> None:
     sender = broker.open_sender(address, detached=print)
-    broker.transactional_send(ref, sender, data, batch=False)
+    broker.work.send(ref, sender, data, batch=False)
 
 
 async def discharge(broker: Broker, ref: TransactionRef, *, fail: bool = False) -> BrokerError | None:
@@ -47,7 +47,7 @@ async def test_a_commit_makes_sends_and_settlements_true_together(clock: Clock, 
     (old,) = await receiver.receive(1)
     transaction_id = broker.transactions.declare(OWNER)
     work(broker, transaction_id, "q", encoded("new"))
-    broker.transactional_settle(transaction_id, "q", old.token, Complete())
+    broker.work.settle(transaction_id, "q", old.token, Complete())
     assert await receiver.drain() == []
     assert await discharge(broker, transaction_id) is None
     assert bodies(await receiver.drain()) == ["new"]
@@ -63,7 +63,7 @@ async def test_a_rollback_leaves_no_trace(clock: Clock) -> None:
     (old,) = await receiver.receive(1)
     transaction_id = broker.transactions.declare(OWNER)
     work(broker, transaction_id, "q", encoded("new"))
-    broker.transactional_settle(transaction_id, "q", old.token, Complete())
+    broker.work.settle(transaction_id, "q", old.token, Complete())
     assert await discharge(broker, transaction_id, fail=True) is None
     assert await receiver.drain() == []
     assert await receiver.settle(old, Complete()) is None  # still locked by its receiver
@@ -77,8 +77,8 @@ async def test_a_rollback_gives_others_what_its_receiver_has_let_go_of(clock: Cl
     receiver = Receiver(broker, "q")
     kept, let_go = await receiver.receive(2)
     transaction_id = broker.transactions.declare(OWNER)
-    broker.transactional_settle(transaction_id, "q", kept.token, Complete())
-    broker.transactional_settle(transaction_id, "q", let_go.token, Complete(), settled=True)
+    broker.work.settle(transaction_id, "q", kept.token, Complete())
+    broker.work.settle(transaction_id, "q", let_go.token, Complete(), settled=True)
     if ending == "failure":
         with pytest.raises(BrokerError, match="cannot span"):
             work(broker, transaction_id, "other", encoded("elsewhere"))
@@ -106,7 +106,7 @@ async def test_a_lock_that_is_lost_before_the_commit_rolls_everything_back(clock
     (old,) = await receiver.receive(1)
     transaction_id = broker.transactions.declare(OWNER)
     work(broker, transaction_id, "q", encoded("new"))
-    broker.transactional_settle(transaction_id, "q", old.token, Complete())
+    broker.work.settle(transaction_id, "q", old.token, Complete())
     clock.advance(60_000)
     error = await discharge(broker, transaction_id)
     assert error is not None
@@ -166,7 +166,7 @@ async def test_p28_messages_of_different_sessions_in_one_transaction(clock: Cloc
     for session in "12":
         work(broker, other, "plain", encoded("a", group_id=session))
     assert await discharge(broker, other) is None
-    assert await broker.message_sessions("plain", None) == ["1", "2"]
+    assert await broker.sessions.names("plain", None) == ["1", "2"]
 
 
 @pytest.mark.parametrize("session_aware", [True, False])
@@ -188,7 +188,9 @@ async def test_p28_a_message_without_session_for_a_session_aware_topic_is_refuse
         keyed = encoded("x", group_id="s")
     work(broker, transaction_id, "t", keyed)
     assert await discharge(broker, transaction_id) is None
-    counts = [sum(broker.find(f"t/Subscriptions/{name}")[0].message_counts()) for name in ("plain", "sessions")]
+    counts = [
+        sum(broker.namespace.find(f"t/Subscriptions/{name}")[0].message_counts()) for name in ("plain", "sessions")
+    ]
     assert counts == [1, 1]
 
 
@@ -210,7 +212,7 @@ async def test_a_topic_and_its_subscription_are_one_top_level_entity(clock: Cloc
     (old,) = await receiver.receive(1)
     transaction_id = broker.transactions.declare(OWNER)
     work(broker, transaction_id, "t", encoded("new"))
-    broker.transactional_settle(transaction_id, "t/Subscriptions/s", old.token, Complete())
+    broker.work.settle(transaction_id, "t/Subscriptions/s", old.token, Complete())
     assert await discharge(broker, transaction_id) is None
     assert bodies(await receiver.drain()) == ["new"]
 
@@ -224,7 +226,7 @@ async def test_the_lost_lock_of_a_message_sessions_dead_letter_is_a_message_lock
         ("s/$DeadLetterQueue", Condition.MESSAGE_LOCK_LOST),
     ):
         with pytest.raises(BrokerError) as refused:
-            broker.transactional_settle(transaction_id, address, bytes(16), Complete())
+            broker.work.settle(transaction_id, address, bytes(16), Complete())
         assert refused.value.condition is lost
     dead_letters = broker.open_receiver(
         "s/$DeadLetterQueue", mode=ReceiveMode.PEEK_LOCK, deliver=lambda _: None, detached=lambda _: None
@@ -238,17 +240,17 @@ async def test_settlements_of_two_partitions_are_refused(clock: Clock) -> None:
         await send(broker, "p", encoded("x"))
     first, second = await Receiver(broker, "p").receive(2)
     transaction_id = broker.transactions.declare(OWNER)
-    broker.transactional_settle(transaction_id, "p", first.token, Complete())
+    broker.work.settle(transaction_id, "p", first.token, Complete())
     with pytest.raises(BrokerError, match="multiple entities or partitions"):
-        broker.transactional_settle(transaction_id, "p", second.token, Complete())
+        broker.work.settle(transaction_id, "p", second.token, Complete())
 
 
 async def test_a_transaction_through_one_entity_reaches_another(clock: Clock) -> None:
     broker = open_broker(QueueDescription("via"), QueueDescription("target"), clock=clock)
     await send(broker, "via", encoded("in"))
     (delivery,) = await Receiver(broker, "via").receive(1)
-    transaction_id = broker.transactions.declare(OWNER, lambda: broker.entity("via"))
-    broker.transactional_settle(transaction_id, "via", delivery.token, Complete())
+    transaction_id = broker.transactions.declare(OWNER, lambda: broker.namespace.entity("via"))
+    broker.work.settle(transaction_id, "via", delivery.token, Complete())
     work(broker, transaction_id, "target", encoded("out"))
     assert await Receiver(broker, "target").drain() == []
     assert await discharge(broker, transaction_id) is None
@@ -260,9 +262,9 @@ async def test_the_way_to_other_entities_may_be_known_only_after_the_declaration
     await send(broker, "via", encoded("in"))
     found: list[Any] = [None]
     transaction_id = broker.transactions.declare(OWNER, lambda: found[0])
-    found[0] = broker.entity("via")
+    found[0] = broker.namespace.entity("via")
     (delivery,) = await Receiver(broker, "via").receive(1)
-    broker.transactional_settle(transaction_id, "via", delivery.token, Complete(), settled=True)
+    broker.work.settle(transaction_id, "via", delivery.token, Complete(), settled=True)
     work(broker, transaction_id, "target", encoded("out"))
     assert await discharge(broker, transaction_id) is None
     assert bodies(await Receiver(broker, "target").receive(1)) == ["out"]
@@ -271,7 +273,7 @@ async def test_the_way_to_other_entities_may_be_known_only_after_the_declaration
 async def test_a_transfer_to_a_missing_entity_is_dead_lettered_where_it_left(clock: Clock) -> None:
     broker = open_broker(QueueDescription("via"), clock=clock)
     answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
-    via = broker.entity("via")
+    via = broker.namespace.entity("via")
     assert via is not None
     broker.transactions.transfer(None, via, encoded("lost"), "nowhere", answer.set_result)
     assert await asyncio.wait_for(answer, WAIT_S) is None
@@ -286,10 +288,10 @@ async def test_scheduling_in_a_transaction_tells_the_numbers_and_keeps_them(cloc
     at = timestamp(clock.now_ms() + 1_000)
     transaction_id = broker.transactions.declare(OWNER)
     data = encoded("later", annotations={"x-opt-scheduled-enqueue-time": at})
-    numbers = await broker.transactional_schedule(transaction_id, "q", [data])
-    assert await broker.peek("q", 0, 10, 1 << 20) == []
+    numbers = await broker.work.schedule(transaction_id, "q", [data])
+    assert await broker.messages.peek("q", 0, 10, 1 << 20) == []
     assert await discharge(broker, transaction_id) is None
-    await broker.cancel_scheduled("q", numbers)
+    await broker.messages.cancel_scheduled("q", numbers)
 
 
 async def test_a_transaction_holds_at_most_a_hundred_messages(clock: Clock) -> None:
@@ -304,7 +306,7 @@ async def test_a_transaction_holds_at_most_a_hundred_messages(clock: Clock) -> N
 
 async def test_a_transfer_through_an_entity_outside_the_transaction_is_refused(clock: Clock) -> None:
     broker = open_broker(QueueDescription("a"), QueueDescription("via"), QueueDescription("to"), clock=clock)
-    via = broker.entity("via")
+    via = broker.namespace.entity("via")
     assert via is not None
     transaction_id = broker.transactions.declare(OWNER)
     work(broker, transaction_id, "a", encoded("x"))
@@ -321,7 +323,7 @@ async def test_transfers_of_a_transaction_leave_through_one_entity(clock: Clock)
     transaction_id = broker.transactions.declare(OWNER)
     answers: list[BrokerError | None] = []
     for name in ("a", "b"):
-        via = broker.entity(name)
+        via = broker.namespace.entity(name)
         assert via is not None
         broker.transactions.transfer(transaction_id, via, encoded(name), "to", answers.append)
     assert answers[0] is None
@@ -337,10 +339,10 @@ async def test_sent_and_scheduled_messages_of_a_transaction_are_duplicates_of_ea
     transaction_id = broker.transactions.declare(OWNER)
     work(broker, transaction_id, "q", encoded("sent", id="1"))
     for body in ("scheduled", "again"):
-        await broker.transactional_schedule(transaction_id, "q", [encoded(body, id="2", annotations=at)])
-    await broker.transactional_schedule(transaction_id, "q", [encoded("third", id="1", annotations=at)])
+        await broker.work.schedule(transaction_id, "q", [encoded(body, id="2", annotations=at)])
+    await broker.work.schedule(transaction_id, "q", [encoded("third", id="1", annotations=at)])
     assert await discharge(broker, transaction_id) is None
-    found = await broker.peek("q", 0, 10, 1 << 20)
+    found = await broker.messages.peek("q", 0, 10, 1 << 20)
     messages = [read(payload) for payload in found]
     assert [bytes(message.body).decode() for message in messages] == ["scheduled", "sent"]
 
@@ -349,7 +351,7 @@ async def test_a_transaction_on_an_entity_that_was_deleted_is_rolled_back(clock:
     broker = open_broker(QueueDescription("q"), clock=clock)
     transaction_id = broker.transactions.declare(OWNER)
     work(broker, transaction_id, "q", encoded("x"))
-    entity = broker.entity("q")
+    entity = broker.namespace.entity("q")
     assert entity is not None
     broker.administration.delete("q")
     await loop_turns(20)

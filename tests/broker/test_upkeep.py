@@ -27,7 +27,7 @@ PARTS = QueueDescription("parts", enable_partitioning=True)
 
 
 def active(broker: Broker, path: str) -> int:
-    entity = broker.entity(path)
+    entity = broker.namespace.entity(path)
     assert entity is not None
     return entity.message_counts()[Home.ACTIVE]
 
@@ -71,14 +71,14 @@ async def test_an_emptied_entity_forgets_locks_schedules_duplicates_and_outboxes
     (locked,) = await receiver.receive(1)
     assert broker.maintenance.purge("unique") == 1
     with pytest.raises(BrokerError) as lost:
-        await broker.settle("unique", [locked.token], Complete())
+        await broker.messages.settle("unique", [locked.token], Complete())
     assert lost.value.condition is Condition.MESSAGE_LOCK_LOST
     await send(broker, "unique", encoded("x", id="m"))
     assert active(broker, "unique") == 1
     await send(broker, "via", encoded("x"))
     broker.maintenance.purge(None)
     await loop_turns(50)
-    assert {entity.path: sum(entity.message_counts()) for entity in broker.entities()} == {
+    assert {entity.path: sum(entity.message_counts()) for entity in broker.namespace.entities()} == {
         "unique": 0,
         "target": 0,
         "via": 0,
@@ -94,11 +94,11 @@ async def test_rows_of_what_was_emptied_leave_the_stores(tmp_path: Path) -> None
     for number in range(40):
         await send(broker, "parts", keyed(f"{number}", "x"))
     broker.maintenance.purge("parts")
-    while broker.catalog.deleted:
+    while broker.namespace.catalog.deleted:
         await loop_turns()
         await asyncio.get_running_loop().run_in_executor(None, int)
     rows: Counter[str] = Counter()
-    for worker in broker.workers:
+    for worker in broker.namespace.workers:
         with worker.view() as view:
             rows.update({table: len(view.scan(table, b"", b"\xff" * 30, 1_000)) for table in TABLES})
     assert rows["messages"] == 0
@@ -117,7 +117,10 @@ async def test_a_reset_deletes_what_came_later_and_describes_the_rest_anew() -> 
     broker.administration.create(SubscriptionDescription("topic", "s"))
     await send(broker, "topic", encoded("x"))
     assert broker.maintenance.reset() == 1
-    assert {entity.path: entity.description for entity in broker.entities()} == {"plain": PLAIN, "parts": PARTS}
+    assert {entity.path: entity.description for entity in broker.namespace.entities()} == {
+        "plain": PLAIN,
+        "parts": PARTS,
+    }
     await send(broker, "plain", encoded("x"))
     assert active(broker, "plain") == 1
 
@@ -126,7 +129,7 @@ async def test_a_reset_deletes_what_came_later_and_describes_the_rest_anew() -> 
 async def test_nothing_is_emptied_or_copied_while_a_store_is_out(tmp_path: Path, kind: OutageKind) -> None:
     broker = open_broker(PLAIN)
     await send(broker, "plain", encoded("x"))
-    broker.begin_outage(3, Outage(kind))
+    broker.outages.begin(3, Outage(kind))
     verbs: tuple[Callable[[], int], ...] = (lambda: broker.maintenance.purge("plain"), broker.maintenance.reset)
     for verb in verbs:
         with pytest.raises(BrokerError) as refused:
@@ -135,7 +138,7 @@ async def test_nothing_is_emptied_or_copied_while_a_store_is_out(tmp_path: Path,
     with pytest.raises(BrokerError) as refused:
         await broker.maintenance.copy_to(tmp_path / "copy")
     assert refused.value.condition is Condition.SERVER_BUSY
-    broker.end_outage(3)
+    broker.outages.end(3)
     assert active(broker, "plain") == 1
 
 

@@ -51,7 +51,7 @@ class World:
 
     async def stored(self) -> list[tuple[str, int]]:
         """Bodies and delivery counts of what the queue holds."""
-        payloads = await self.broker.peek("p", 0, 100, 1 << 20)
+        payloads = await self.broker.messages.peek("p", 0, 100, 1 << 20)
         messages = [read(payload) for payload in payloads]
         return [(bytes(message.body).decode(), message.delivery_count) for message in messages]
 
@@ -60,23 +60,23 @@ Verb = Callable[[World], Awaitable[object]]
 
 
 async def settle(world: World) -> None:
-    await world.broker.settle("p", [each.token for each in world.taken], Complete())
+    await world.broker.messages.settle("p", [each.token for each in world.taken], Complete())
 
 
 async def dead_letter(world: World) -> None:
-    await world.broker.settle("p", [each.token for each in world.taken], DeadLetter("no", "no", {}))
+    await world.broker.messages.settle("p", [each.token for each in world.taken], DeadLetter("no", "no", {}))
 
 
 async def renew(world: World) -> None:
-    assert len(await world.broker.renew_locks("p", [each.token for each in world.taken])) == len(PLACES)
+    assert len(await world.broker.messages.renew_locks("p", [each.token for each in world.taken])) == len(PLACES)
 
 
 async def receive(world: World) -> list[Delivery]:
-    return await world.broker.receive_by_sequence_number("p", world.numbers, ReceiveMode.PEEK_LOCK)
+    return await world.broker.messages.receive_by_sequence_number("p", world.numbers, ReceiveMode.PEEK_LOCK)
 
 
 async def receive_and_delete(world: World) -> list[Delivery]:
-    return await world.broker.receive_by_sequence_number("p", world.numbers, ReceiveMode.RECEIVE_AND_DELETE)
+    return await world.broker.messages.receive_by_sequence_number("p", world.numbers, ReceiveMode.RECEIVE_AND_DELETE)
 
 
 DEFERRED: tuple[Verb, ...] = (receive, receive_and_delete)
@@ -125,11 +125,11 @@ async def test_while_one_store_is_out_nothing_is_done_and_afterwards_the_same_re
 ) -> None:
     world = await world_for(verb, clock)
     before = await world.stored()
-    world.broker.begin_outage(out, Outage(kind))
+    world.broker.outages.begin(out, Outage(kind))
     result, error = await attempt(world, verb)
     writes_nothing = verb in (renew, receive)
     assert (error is None) == (writes_nothing and kind is not OutageKind.DOWN)
-    world.broker.end_outage(out)
+    world.broker.outages.end(out)
     await world.go_on()
     assert await world.stored() == before
     if error is not None:
@@ -179,10 +179,10 @@ async def test_a_store_that_tears_loses_nothing_and_its_error_is_true(
 async def test_a_request_with_a_lost_lock_settles_none_of_its_messages(clock: Clock) -> None:
     world = await world_for(settle, clock)
     (lost, kept) = world.taken
-    await world.broker.settle("p", [lost.token], Complete())
+    await world.broker.messages.settle("p", [lost.token], Complete())
     with pytest.raises(BrokerError) as refused:
         await settle(world)
     assert refused.value.condition is Condition.MESSAGE_LOCK_LOST
     assert [body for body, _ in await world.stored()] == ["b"]
-    await world.broker.settle("p", [kept.token, kept.token], Complete())
+    await world.broker.messages.settle("p", [kept.token, kept.token], Complete())
     assert await world.stored() == []

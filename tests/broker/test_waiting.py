@@ -44,19 +44,19 @@ async def settled(clock: Clock, rounds: int = 3) -> None:
 
 def counts(broker: Broker, path: str) -> dict[Home, int]:
     """How many messages are where in an entity."""
-    entity = broker.entity(path)
+    entity = broker.namespace.entity(path)
     assert entity is not None
     return {Home(home): count for home, count in enumerate(entity.message_counts()) if count}
 
 
 def there(broker: Broker, path: str = "target") -> int:
     """How many messages have arrived."""
-    return 0 if broker.entity(path) is None else counts(broker, path).get(Home.ACTIVE, 0)
+    return 0 if broker.namespace.entity(path) is None else counts(broker, path).get(Home.ACTIVE, 0)
 
 
 def put_up(broker: Broker, obstacle: Obstacle) -> Callable[[], object]:
     """Put up an obstacle; returns what takes it away."""
-    administration, target = broker.administration, broker.entity("target")
+    administration, target = broker.administration, broker.namespace.entity("target")
     assert target is not None
     match obstacle:
         case Obstacle.MISSING:
@@ -68,8 +68,8 @@ def put_up(broker: Broker, obstacle: Obstacle) -> Callable[[], object]:
             return lambda: part.resize(size)
         case Obstacle.OUT:
             store = target.partitions[0].worker.index
-            broker.begin_outage(store, Outage(OutageKind.DOWN))
-            return lambda: broker.end_outage(store)
+            broker.outages.begin(store, Outage(OutageKind.DOWN))
+            return lambda: broker.outages.end(store)
         case Obstacle.DISABLED | Obstacle.SEND_DISABLED | Obstacle.RECEIVE_DISABLED:
             administration.update(replace(TARGET, status=STATUS[obstacle]))
     return lambda: administration.update(TARGET)
@@ -92,7 +92,7 @@ def namespace_for(row: Row, clock: Clock) -> Broker:
     if row.obstacle is Obstacle.TOO_LARGE:
         profile, source = Profile.PREMIUM, replace(source, max_message_bytes=4 << 20)
     broker = open_broker(source, target, clock=clock, profile=profile)
-    stores = [entity.partitions[0].worker.index for entity in broker.entities()]
+    stores = [entity.partitions[0].worker.index for entity in broker.namespace.entities()]
     assert len(set(stores)) == 2
     return broker
 
@@ -101,7 +101,7 @@ async def set_out(broker: Broker, way: Way, body: str) -> None:
     """Send a message on its way."""
     data = encoded(body, id=body[:2])
     if way is Way.TRANSFER:
-        via = broker.entity("source")
+        via = broker.namespace.entity("source")
         assert via is not None
         answer: asyncio.Future[BrokerError | None] = asyncio.get_running_loop().create_future()
         broker.transactions.transfer(None, via, data, "target", answer.set_result)
@@ -144,7 +144,9 @@ async def test_each_row(row: Row, clock: Clock) -> None:
             assert (there(broker), counts(broker, "source")) == (2, {})
         case Fate.IS_BURIED | Fate.STAYS:
             assert counts(broker, "source") == {Home.DEAD_LETTER: 2}
-            dead = [read(each).properties for each in await broker.peek("source/$DeadLetterQueue", 0, 9, 1 << 20)]
+            dead = [
+                read(each).properties for each in await broker.messages.peek("source/$DeadLetterQueue", 0, 9, 1 << 20)
+            ]
             assert {each["DeadLetterReason"] for each in dead} == {row.reason or "bad"}
             assert there(broker) == 0
         case Fate.IS_BURIED_IN_TRANSFER:
@@ -186,16 +188,16 @@ async def test_what_waits_is_seen_in_the_dead_letter_queue_and_can_be_acted_on(c
     broker.administration.delete("target")
     for body in ("1", "2", "3"):
         await set_out(broker, Way.DEAD_LETTER, body)
-    seen = [read(each) for each in await broker.peek("source/$DeadLetterQueue", 0, 9, 1 << 20)]
+    seen = [read(each) for each in await broker.messages.peek("source/$DeadLetterQueue", 0, 9, 1 << 20)]
     assert [each.annotations["x-opt-sequence-number"] for each in seen] == [1, 2, 3]
     assert {each.properties["DeadLetterReason"] for each in seen} == {"bad"}
     with pytest.raises(BrokerError) as refused:
         Receiver(broker, "source/$DeadLetterQueue")
     assert refused.value.condition is Condition.NOT_ALLOWED
-    entity = broker.entity("source")
+    entity = broker.namespace.entity("source")
     assert entity is not None
     assert await entity.resubmit([2], entity) == {2: None}
-    assert await broker.delete_by_number("source/$DeadLetterQueue", [3]) == 1
+    assert await broker.messages.delete_by_number("source/$DeadLetterQueue", [3]) == 1
     broker.administration.create(TARGET)
     await settled(clock)
     assert [bytes(each.body) for each in decoded(await Receiver(broker, "target").drain())] == [b"1"]
@@ -211,7 +213,7 @@ async def test_what_waits_can_be_received_once_dead_letters_go_on_no_more(clock:
     await settled(clock)
     (delivery,) = await Receiver(broker, "source/$DeadLetterQueue").receive(1)
     assert delivery.sequence_number == 1
-    assert broker.forwarder.running_count() == 0
+    assert broker.namespace.forwarder.running_count() == 0
 
 
 async def test_dead_letters_that_are_there_go_on_when_that_is_set(clock: Clock) -> None:
@@ -235,7 +237,7 @@ async def test_dead_letters_that_are_there_go_on_when_that_is_set(clock: Clock) 
 
 async def test_a_target_takes_dead_letters_as_it_gets_room_and_in_order(clock: Clock) -> None:
     broker = open_broker(QueueDescription("source", forward_dead_letters_to="target"), TARGET, clock=clock)
-    target = broker.entity("target")
+    target = broker.namespace.entity("target")
     assert target is not None
     target.partitions[0].resize(2_500)
     names = [f"{number:02}" for number in range(9)]
@@ -282,7 +284,7 @@ async def test_a_start_looks_for_dead_letters_only_where_they_go_on(clock: Clock
     broker = open_broker(*entities, clock=clock, folder=tmp_path)  # with the target, as in a configuration file
     await settled(clock)
     assert there(broker) == 1
-    other = broker.entity("other")
+    other = broker.namespace.entity("other")
     assert other is not None
     assert other.partitions[0].worker.partition(other.queue_id) is None  # not in memory
     assert counts(broker, "other") == {Home.DEAD_LETTER: 1}

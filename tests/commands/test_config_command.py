@@ -121,7 +121,8 @@ def test_an_export_that_is_served_exports_the_same(
     with EmubusServer(config_file=file) as second:
         monkeypatch.setenv("EMUBUS_URL", f"http://127.0.0.1:{second.http_port}")
         assert json.loads(offline.done("config", "export")) == exported
-        found = {each.path: each.description for each in second.call(lambda: list(second.server.broker.entities()))}
+        entities = second.call(lambda: list(second.server.broker.namespace.entities()))
+        found = {each.path: each.description for each in entities}
         assert {path: found[path] for path in ("plain", "full", "t")} == {each.name: each for each in EVERYTHING[:3]}
         assert found["t/Subscriptions/some"] == EVERYTHING[4]
     assert schema(offline).is_valid(exported)
@@ -145,10 +146,8 @@ def test_subscriptions_of_jms_are_exported_with_their_selectors_and_what_goes_wi
         monkeypatch.setenv("EMUBUS_URL", f"http://127.0.0.1:{first.http_port}")
         offline.done("config", "export", "--file", str(file))
     with EmubusServer(config_file=file, profile=Profile.PREMIUM) as second:
-        assert [each.description for each in second.call(lambda: list(second.server.broker.entities()))][1:] == [
-            kept[1],
-            kept[0],
-        ]
+        entities = second.call(lambda: list(second.server.broker.namespace.entities()))
+        assert [each.description for each in entities][1:] == [kept[1], kept[0]]
     assert schema(offline).is_valid(json.loads(file.read_text()))
     refused = offline("config", "check", str(file))
     is_set = "ClientAffineProperties is set; allowed is none: JMS needs the profile premium, without partitions"

@@ -114,7 +114,7 @@ def test_subscriptions_of_jms_are_imported_as_such_and_what_goes_with_its_consum
                 assert made.code == 0, made.err
                 passed_over = "emubus: passed over: t/Subscriptions/s$$ND: it goes with its JMS consumers\n"
                 assert made.err == (passed_over if way[0] == "--namespace" else "")
-                found = {each.path: each.description for each in target.call(target.server.broker.entities)}
+                found = {each.path: each.description for each in target.call(target.server.broker.namespace.entities)}
                 assert list(found) == ["t", *(each.path for each in durable)]
                 for each in durable:
                     there = found[each.path]

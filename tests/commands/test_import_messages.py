@@ -111,7 +111,7 @@ def test_what_the_target_refuses_is_named_and_the_rest_is_copied(offline: Comman
         assert ended.code == 0
         assert ended.out.endswith("copied 1 messages of b\n")
         assert "emubus: passed over: messages of a: " in ended.err
-        after = target.call(lambda: target.server.broker.find("b")[0].description)
+        after = target.call(lambda: target.server.broker.namespace.find("b")[0].description)
         assert isinstance(after, QueueDescription)
         assert after.forward_dead_letters_to == "a"
 

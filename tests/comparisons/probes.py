@@ -121,7 +121,7 @@ def session_lock(asker: Asker, one: str, other: str) -> bool:
 def session_list(asker: Asker, one: str, other: str) -> bool:
     queue = asker.queue(requires_session=True)
     asker.send(queue, broker(SessionId=one), broker(SessionId=other))
-    listed = asker.server.run(asker.server.server.broker.message_sessions(queue, None))
+    listed = asker.server.run(asker.server.server.broker.sessions.names(queue, None))
     assert one in listed
     return len(listed) == 1
 

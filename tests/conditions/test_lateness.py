@@ -64,7 +64,7 @@ class Setting:
         await loop_turns(20)
 
     def home_count(self, home: Home, entity: str = "q") -> int:
-        found = self.broker.entity(entity)
+        found = self.broker.namespace.entity(entity)
         assert found is not None
         return found.message_counts()[home]
 
@@ -95,7 +95,7 @@ async def test_a_message_is_accepted_and_comes_later_with_its_enqueued_time(
     receiver.consumer.set_credit(5)
     await setting.advance(29_999)
     assert receiver.got == []
-    assert len(await setting.broker.peek("q", 0, 5, 10_000)) == (2 if mode is ReceiveMode.PEEK_LOCK else 1)
+    assert len(await setting.broker.messages.peek("q", 0, 5, 10_000)) == (2 if mode is ReceiveMode.PEEK_LOCK else 1)
     await setting.advance(1)
     assert bodies(receiver.got) == ["late"]
     assert annotation(receiver.got[0], "x-opt-enqueued-time") == START_AT + 1
@@ -177,7 +177,7 @@ async def test_a_dead_letter_leaves_its_queue_at_once_and_comes_late(setting: Se
 async def test_a_scheduled_message_becomes_active_late(setting: Setting) -> None:
     due_at = START_AT + 10_000
     data = encoded("x", annotations={"x-opt-scheduled-enqueue-time": timestamp(due_at)})
-    await setting.broker.schedule("q", [data])
+    await setting.broker.messages.schedule("q", [data])
     setting.start("scheduled-late", ms=15_000)
     await setting.advance(24_999)
     assert setting.home_count(Home.SCHEDULED) == 1
@@ -188,7 +188,7 @@ async def test_a_scheduled_message_becomes_active_late(setting: Setting) -> None
 
 async def test_late_activations_come_when_the_condition_ends(setting: Setting) -> None:
     data = encoded("x", annotations={"x-opt-scheduled-enqueue-time": timestamp(START_AT + 10)})
-    await setting.broker.schedule("q", [data])
+    await setting.broker.messages.schedule("q", [data])
     condition = setting.start("scheduled-late", ms=15_000)
     await setting.advance(100)
     assert setting.home_count(Home.SCHEDULED) == 1
@@ -232,7 +232,7 @@ async def test_a_lock_may_end_before_the_client_believes_and_a_renewed_one_does_
     short, renewed = await receiver.receive(2)
     assert annotation(short, "x-opt-locked-until") == START_AT + 50_000
     setting.on.end(condition.number)
-    assert await setting.broker.renew_locks("q", [renewed.token]) == [START_AT + LOCK_MS]
+    assert await setting.broker.messages.renew_locks("q", [renewed.token]) == [START_AT + LOCK_MS]
     await setting.advance(30_000)
     lost = await receiver.settle(short, Complete())
     assert lost is not None
@@ -270,7 +270,7 @@ async def test_a_front_end_keeps_messages_and_its_client_gets_them_with_its_next
     assert len(await wire.frames(TRANSFER)) == 1
     other = Receiver(broker, "q")
     assert await other.drain() == []
-    entity = broker.entity("q")
+    entity = broker.namespace.entity("q")
     assert entity is not None
     assert entity.message_counts()[Home.ACTIVE] == 4
     wire.clock.advance(100)
@@ -355,7 +355,7 @@ async def test_twenty_minutes_with_renewals_only_cost_a_lock_of_a_partitioned_en
     (transfer,) = await wire.frames(TRANSFER)
     for _ in range(2 * minutes):
         wire.clock.advance(LOCK_MS // 2)
-        await broker.renew_locks("q", [bytes(transfer.get(2))])
+        await broker.messages.renew_locks("q", [bytes(transfer.get(2))])
     wire.dispose(accepted, 0)
     (outcome,) = await wire.frames(DISPOSITION)
     assert (None if outcome.get(4) == accepted else error_of(outcome)[0]) == condition

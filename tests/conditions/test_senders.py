@@ -27,7 +27,7 @@ async def test_while_a_store_is_out_messages_with_its_keys_are_refused_and_no_ot
     on = wire.state.conditions
     wire.attach_sender()
     out = partition_for_key("a", STORES)
-    broker.begin_outage(out, Outage(OutageKind.DOWN, 0), None)
+    broker.outages.begin(out, Outage(OutageKind.DOWN, 0), None)
     other = next(key for key in "bcdefgh" if partition_for_key(key, STORES) != out)
     for error, condition in (("timeout", "com.microsoft:timeout"), ("internal", "amqp:internal-error")):
         running = on.start("keyed-refused", entity="q", values={"error": error})

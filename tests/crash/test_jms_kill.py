@@ -123,7 +123,7 @@ def test_after_a_kill_durable_subscriptions_have_their_messages_and_the_others_a
     assert "Traceback" not in server.log, server.log
     check(data)
     with EmubusServer(data_dir=data, profile=Profile.PREMIUM) as again:
-        entities = again.call(lambda: [each.path for each in again.server.broker.entities()])
+        entities = again.call(lambda: [each.path for each in again.server.broker.namespace.entities()])
         assert entities == [TOPIC, KEPT]
         kept = [str(message.properties["message_id"]) for message in again.peek(KEPT)]
     wanted = {name for name in peer.accepted if int(name) % 2}

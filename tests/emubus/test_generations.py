@@ -16,7 +16,7 @@ from .folders import small
 
 
 def generation(server: EmubusServer, address: str = "q") -> str:
-    return server.call(lambda: server.server.broker.generation(address))
+    return server.call(lambda: server.server.broker.messages.generation(address))
 
 
 def test_a_generation_survives_a_restart_and_an_update(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def next_numbers(server: EmubusServer, path: str) -> list[int]:
     """The counter of each partition of an entity that its next message gets."""
 
     def look() -> list[int]:
-        entity = server.server.broker.entity(path)
+        entity = server.server.broker.namespace.entity(path)
         assert entity is not None
         return entity.next_counters()
 

@@ -162,7 +162,10 @@ def test_a_server_that_starts_brings_a_restore_to_its_end(data: Path) -> None:
     stage(data)
     (data / STAGING_FOLDER / COMPLETE_FILE).touch()
     with EmubusServer(data_dir=data) as server:
-        assert server.call(lambda: sorted(entity.path for entity in server.server.broker.entities())) == ["later", "q"]
+        assert server.call(lambda: sorted(entity.path for entity in server.server.broker.namespace.entities())) == [
+            "later",
+            "q",
+        ]
         assert [each.name for each in server.call(server.server.snapshots.list)] == ["s"]
     assert messages(data) == NEW
 

@@ -141,7 +141,7 @@ class Waiting:
 
 def waiting_count(server: EmubusServer, path: str) -> int:
     """How many receivers an entity has."""
-    entity = server.call(lambda: server.server.broker.entity(path))
+    entity = server.call(lambda: server.server.broker.namespace.entity(path))
     assert entity is not None
     return server.call(lambda: len(entity.attached))
 

@@ -126,7 +126,7 @@ async def test_a_body_that_never_ends_is_waited_for_only_so_long(server: Server,
     async with line(server) as slow:
         slow.say(f"PUT /never HTTP/1.1\r\nHost: localhost\r\n{head}")
         assert await ended(server, slow, STALL_MS) == b""
-    assert server.broker.entity("never") is None
+    assert server.broker.namespace.entity("never") is None
     assert await is_healthy(server)
 
 
@@ -320,7 +320,7 @@ async def test_what_is_no_request_is_refused_in_the_form_of_its_part(server: Ser
     else:
         assert headers["content-type"].startswith("text/plain")
     assert len(body) < 1000
-    assert server.broker.entity("q") is None
+    assert server.broker.namespace.entity("q") is None
 
 
 @pytest.mark.parametrize("said", ["CONNECT a:1 HTTP/1.1", "OPTIONS * HTTP/1.1"])

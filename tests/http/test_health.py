@@ -201,7 +201,7 @@ async def test_entities_of_the_names_of_other_endpoints_are_used_by_the_verbs_th
             assert (await http("DELETE", f"/{name}")).status == 200
         for name in ("emubus", "emubus/v1", "emubus/orders"):
             assert (await http.put(f"/{name}", "<QueueDescription/>")).status == 404
-            assert server.broker.entity(name) is None
+            assert server.broker.namespace.entity(name) is None
 
 
 @pytest.mark.parametrize(

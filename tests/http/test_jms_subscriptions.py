@@ -43,7 +43,7 @@ async def test_a_subscription_of_jms_shows_its_client_and_its_selector_and_an_up
         assert '<Filter i:type="SqlFilter"><SqlExpression>k = 1</SqlExpression>' in rule
         sent = "<SubscriptionDescription><LockDuration>PT2M</LockDuration></SubscriptionDescription>"
         assert (await http.put(PATH, sent, update=True)).status == 200
-        entity = server.broker.entity("t/Subscriptions/s$c$D")
+        entity = server.broker.namespace.entity("t/Subscriptions/s$c$D")
         assert entity is not None
         after = entity.description
         assert isinstance(after, SubscriptionDescription)
@@ -69,7 +69,7 @@ async def test_a_subscription_of_jms_is_created_with_its_client_and_its_default_
         server.broker.administration.create(TopicDescription("t"))
         answer = await http.put(PATH, OF_CLIENT.format("false"))
         assert answer.status == 201, answer.text
-        entity = server.broker.entity("t/Subscriptions/s$c$D")
+        entity = server.broker.namespace.entity("t/Subscriptions/s$c$D")
         assert entity is not None
         assert isinstance(entity.description, SubscriptionDescription)
         assert entity.description.jms == JmsSubscription("c", is_durable=True, is_shared=False)

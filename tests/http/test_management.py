@@ -570,7 +570,7 @@ async def test_a_forward_on_a_message_session_queue_that_comes_too_late_is_shown
     made = await http.put("/q", f"<QueueDescription>{late}</QueueDescription>")
     assert (made.status, made.elements["ForwardTo"]) == (201, "sb://localhost/other")
     assert (await http.get("/q")).elements["ForwardTo"] == "sb://localhost/other"
-    entity = server.broker.entity("q")
+    entity = server.broker.namespace.entity("q")
     assert entity is not None
     assert isinstance(entity.description, QueueDescription)
     assert entity.description.forward_to is None
@@ -735,10 +735,10 @@ async def test_a_body_that_is_too_large_is_refused(http: Raw) -> None:
 
 
 async def test_a_store_that_is_out_is_a_status_that_every_client_tries_again(http: Raw, server: Server) -> None:
-    server.broker.begin_outage(3, Outage(OutageKind.DOWN))
+    server.broker.outages.begin(3, Outage(OutageKind.DOWN))
     refused = await http.put("/q", "<QueueDescription/>")
     assert (refused.status, refused.detail[:38]) == (503, "SubCode=50300. Messaging store 3 could")
-    server.broker.end_outage(3)
+    server.broker.outages.end(3)
     assert (await http.put("/q", "<QueueDescription/>")).status == 201
 
 

@@ -69,7 +69,7 @@ async def test_dead_letters_are_forwarded_wherever_the_element_stands(http: Raw,
     await send(server.broker, "q", encoded("x"))
     receiver = Receiver(server.broker, "q")
     (message,) = await receiver.receive(1)
-    await server.broker.settle("q", [message.token], DeadLetter())
+    await server.broker.messages.settle("q", [message.token], DeadLetter())
     assert await arrived(server, "graves") == 1
 
 
@@ -77,7 +77,7 @@ async def arrived(server: Server, queue: str) -> int:
     """How many messages a queue has, once the first has come."""
     (_,) = await Receiver(server.broker, queue).receive(1)
     await loop_turns(20)
-    return len(await server.broker.peek(queue, 0, 10, 1 << 20))
+    return len(await server.broker.messages.peek(queue, 0, 10, 1 << 20))
 
 
 @pytest.mark.parametrize("element", ["ForwardTo", "ForwardDeadLetteredMessagesTo"])
@@ -130,7 +130,7 @@ async def test_the_control_api_refuses_another_namespace_in_the_same_words(http:
         assert (
             f"dead letter forwarding destination entity '{ELSEWHERE}' does not exist. It is in another" in refused.text
         )
-    entity = server.broker.entity("q")
+    entity = server.broker.namespace.entity("q")
     assert entity is not None
     assert getattr(entity.description, "forward_dead_letters_to", 0) is None
 
@@ -170,6 +170,6 @@ async def test_an_imported_file_may_name_the_namespace_that_it_has(http: Raw, se
     text = config_of("sb://prod.servicebus.windows.net/target", "prod")
     answer = await http("POST", "/emubus/v1/config", text, version=None, **JSON)
     assert answer.status == 200, answer.text
-    entity = server.broker.entity("q")
+    entity = server.broker.namespace.entity("q")
     assert entity is not None
     assert getattr(entity.description, "forward_to", 0) == "sb://prod.servicebus.windows.net/target"

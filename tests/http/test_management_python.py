@@ -150,7 +150,9 @@ async def fill(server: Server, name: str) -> None:
     receiver.consumer.close()
     at = server.clock.now_ms() + 3_600_000
     for _ in range(5):
-        await server.broker.schedule(name, [encoded(annotations={"x-opt-scheduled-enqueue-time": timestamp(at)})])
+        await server.broker.messages.schedule(
+            name, [encoded(annotations={"x-opt-scheduled-enqueue-time": timestamp(at)})]
+        )
 
 
 def counts(client: Client, name: str = "q") -> tuple[object, ...]:
@@ -175,7 +177,7 @@ async def test_counts_are_those_of_all_partitions_also_after_a_restart(tmp_path:
         assert size is not None
         assert size > 45 * 20
     async with served(tmp_path, durability="process") as (server, admin):
-        entity = server.broker.entity("q")
+        entity = server.broker.namespace.entity("q")
         assert entity is not None
         assert {place.worker.partition(entity.queue_id) for place in entity.partitions} == {None}
         assert await admin(counts) == (37, 3, 5, 0, 0, 45)
@@ -193,12 +195,12 @@ async def test_p03_every_entity_of_a_partitioned_premium_namespace_is_partitione
         await admin(lambda client: client.create_queue("said", enable_partitioning=True))
         await admin(lambda client: client.create_queue("unsaid"))
         for name in ("said", "unsaid"):
-            entity = server.broker.entity(name)
+            entity = server.broker.namespace.entity(name)
             assert entity is not None
             assert len(entity.partitions) == int(count)
         error = await refusal(admin, lambda client: client.create_queue("not", enable_partitioning=False), 400)
         assert "EnablePartitioning is false; allowed is true: the namespace is partitioned" in error
-        assert server.broker.entity("not") is None
+        assert server.broker.namespace.entity("not") is None
 
 
 async def test_p03_no_entity_of_an_unpartitioned_premium_namespace_is_partitioned(tmp_path: Path) -> None:
@@ -207,7 +209,7 @@ async def test_p03_no_entity_of_an_unpartitioned_premium_namespace_is_partitione
         error = await refusal(admin, lambda client: client.create_topic("not", enable_partitioning=True), 400)
         assert "EnablePartitioning is true; allowed is false: the namespace is not partitioned" in error
         assert (await admin(lambda client: client.get_topic("unsaid"))).enable_partitioning is False
-        assert server.broker.entity("not") is None
+        assert server.broker.namespace.entity("not") is None
 
 
 async def test_p03_partitioned_entities_that_were_migrated_to_premium_keep_their_partitions(tmp_path: Path) -> None:
@@ -222,14 +224,14 @@ async def test_p03_partitioned_entities_that_were_migrated_to_premium_keep_their
         assert (shown.enable_partitioning, shown.max_size_in_megabytes) == (True, PARTITION_COUNT * 2048)
         shown.max_delivery_count = 3
         await admin(lambda client: client.update_queue(shown))
-        entity = broker.find_target("old")
+        entity = broker.namespace.find_target("old")
         expected = QueueDescription("old", enable_partitioning=True, max_size_mb=2048, max_delivery_count=3)
         assert entity.description == replace(expected, max_message_bytes=1 << 20)
         assert {place.size_bytes_max for place in entity.partitions} == {2048 << 20}
         error = await refusal(admin, lambda client: client.create_queue("new", enable_partitioning=True), 400)
         assert "EnablePartitioning is true; allowed is false: the namespace is not partitioned" in error
         await admin(lambda client: client.create_queue("new"))
-        assert len(broker.find_target("new").partitions) == 1
+        assert len(broker.namespace.find_target("new").partitions) == 1
         await send(broker, "new", encoded("x"))
         assert len(await Receiver(broker, "new").receive(1)) == 1
 
@@ -259,7 +261,7 @@ async def test_p05_a_standard_namespace_has_at_most_100_partitioned_entities(tmp
         await admin(hundred)
         error = await refusal(admin, lambda client: client.create_queue("more", enable_partitioning=True), 403)
         assert "'EnablePartioning == true' has been reached or exceeded: there are 100; allowed is at most 100" in error
-        assert server.broker.entity("more") is None
+        assert server.broker.namespace.entity("more") is None
         await admin(lambda client: client.create_queue("plain"))
         assert (await admin(lambda client: client.get_queue("plain"))).max_message_size_in_kilobytes == 256
     async with served(tmp_path / "relaxed", profile="relaxed") as (_, admin):
@@ -270,7 +272,7 @@ async def test_p05_a_standard_namespace_has_at_most_100_partitioned_entities(tmp
 async def test_p05_a_namespace_has_a_number_of_entities_that_is_the_most(tmp_path: Path) -> None:
     async with served(tmp_path) as (server, admin):
         assert server.broker.limits.entities_max == 10_000
-        server.broker.limits = replace(server.broker.limits, entities_max=2)
+        server.broker.namespace.limits = replace(server.broker.limits, entities_max=2)
         await admin(lambda client: client.create_topic("second"))
         error = await refusal(admin, lambda client: client.create_queue("third"), 403)
         assert (
@@ -286,7 +288,7 @@ async def test_p06_partitioned_entities_are_made_with_every_api_version(tmp_path
         for kind in ("Queue", "Topic"):
             made = await http.put(f"/{kind}", f"<{kind}Description>{parts}</{kind}Description>", version=version)
             assert (made.status, made.elements["EnablePartitioning"]) == (201, "true")
-            entity = server.broker.entity(kind)
+            entity = server.broker.namespace.entity(kind)
             assert entity is not None
             assert len(entity.partitions) == PARTITION_COUNT
 
@@ -301,7 +303,7 @@ async def test_p17_changes_reach_all_partitions_or_none(tmp_path: Path, kind: Ou
     async with served(tmp_path) as (server, admin):
         await admin(lambda client: client.create_queue("parts", enable_partitioning=True))
         await admin(lambda client: client.create_topic("topic", enable_partitioning=True))
-        server.broker.begin_outage(5, Outage(kind))
+        server.broker.outages.begin(5, Outage(kind))
         changes: list[Callable[[Client], object]] = [
             lambda client: client.create_queue("new", enable_partitioning=True),
             lambda client: client.create_topic("other"),
@@ -315,7 +317,7 @@ async def test_p17_changes_reach_all_partitions_or_none(tmp_path: Path, kind: Ou
         assert await admin(lambda client: [each.name for each in client.list_topics()]) == ["topic"]
         assert await admin(lambda client: list(client.list_subscriptions("topic"))) == []
         assert (await admin(lambda client: client.get_queue("parts"))).max_delivery_count == 10
-        server.broker.end_outage(5)
+        server.broker.outages.end(5)
         for change in changes:
             await admin(change)
-        assert server.broker.entity("parts") is None
+        assert server.broker.namespace.entity("parts") is None

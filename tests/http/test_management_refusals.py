@@ -17,11 +17,11 @@ MAX_SPAN = "P10675199DT2H48M5.4775807S"
 )
 async def test_names_that_pretend_to_be_others_are_refused(tmp_path: Path, path: str) -> None:
     async with running(tmp_path) as server, raw(server) as http:
-        before = [entity.path for entity in server.broker.entities()]
+        before = [entity.path for entity in server.broker.namespace.entities()]
         refused = await http.put(path, "<QueueDescription/>")
         assert (refused.status, refused.root.findtext("Code")) == (400, "400")
         assert refused.detail.startswith(("SubCode=40000. Name is '", f"SubCode=40000. 'http://{http.authority}/"))
-        assert [entity.path for entity in server.broker.entities()] == before
+        assert [entity.path for entity in server.broker.namespace.entities()] == before
 
 
 BOMB = (
@@ -47,7 +47,7 @@ DEEP = "<a>" * 30_000 + "</a>" * 30_000
 async def test_bodies_that_are_meant_to_do_harm_are_refused(tmp_path: Path, body: str, status: int) -> None:
     async with running(tmp_path) as server, raw(server) as http:
         assert (await http("PUT", "/harmful", body)).status == status
-        assert server.broker.entity("harmful") is None
+        assert server.broker.namespace.entity("harmful") is None
 
 
 @pytest.mark.parametrize("kind", ["Queue", "Topic"])

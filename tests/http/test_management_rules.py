@@ -57,7 +57,7 @@ def rule(server: Server, name: str) -> RuleDescription:
 
 async def received(server: Server) -> list[object]:
     """The application properties of what the subscription holds."""
-    payloads = await server.broker.peek("t/Subscriptions/s", 0, 100, 1 << 20)
+    payloads = await server.broker.messages.peek("t/Subscriptions/s", 0, 100, 1 << 20)
     return [dict(read(payload).properties) for payload in payloads]
 
 
@@ -333,7 +333,7 @@ async def test_a_request_without_a_valid_token_gets_401_and_changes_nothing(
             refused = await http(method, path, "<entry/>" if method == "PUT" else None, **headers)
             assert (refused.status, refused.detail[: len(problem)]) == (401, problem)
             assert refused.root.findtext("Code") == "401"
-    assert guarded.broker.entity("queue.1") is not None
+    assert guarded.broker.namespace.entity("queue.1") is not None
 
 
 async def test_the_rules_of_entities_open_them_as_long_as_they_are_there(guarded: Server) -> None:
@@ -367,7 +367,7 @@ async def test_the_refusal_of_a_token_without_manage_names_the_right(guarded: Se
 
 
 async def test_the_rules_of_entities_open_them_over_amqp_too(guarded: Server) -> None:
-    access = Access((), verify=True, entity_keys=guarded.broker.entity_keys)
+    access = Access((), verify=True, entity_keys=guarded.broker.namespace.entity_keys)
     async with raw(guarded) as http:
         root = token("https://h", *ROOT)
         body = with_keys("QueueDescription", key("l", "Listen", keys=("1", "2")))

@@ -58,8 +58,8 @@ async def test_a_page_of_others_changes_nothing(server: Server, headers: dict[st
         await status_of(server, "PUT", "/theirs", headers, body),
         await status_of(server, "DELETE", "/mine", headers),
     ] == [403] * 4
-    assert server.broker.entity("mine") is not None
-    assert server.broker.entity("theirs") is None
+    assert server.broker.namespace.entity("mine") is not None
+    assert server.broker.namespace.entity("theirs") is None
     server.broker.administration.delete("mine")
 
 
@@ -221,7 +221,7 @@ async def test_without_a_token_that_page_changes_nothing(server: Server) -> None
     for method, path, body, _ in OF_SERVICE:
         if method != "GET":
             assert await status_of(server, method, path, PAGE_OF_DEVELOPER, body) == 403
-    assert [entity.path for entity in server.broker.entities()] == ["queue.1"]
+    assert [entity.path for entity in server.broker.namespace.entities()] == ["queue.1"]
 
 
 OTHERS = [

@@ -343,7 +343,7 @@ def test_a_larger_message_is_taken_where_the_entity_takes_it() -> None:
 
 
 def test_a_full_entity_is_a_quota_that_is_exceeded(bus: EmubusServer, rest: Rest) -> None:
-    entity = bus.call(lambda: bus.server.broker.entity("plain"))
+    entity = bus.call(lambda: bus.server.broker.namespace.entity("plain"))
     assert entity is not None
     entity.partitions[0].size_bytes_max = 1000
     answer = rest.send("plain", bytes(2000))

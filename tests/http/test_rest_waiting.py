@@ -174,15 +174,15 @@ async def test_a_message_whose_completion_fails_comes_again() -> None:
     wait = PendingReceive(broker, broker.clock, "q")
     delivery = await wait.message(0, Line())
     assert delivery is not None
-    entity = broker.entity("q")
+    entity = broker.namespace.entity("q")
     assert entity is not None
     home = entity.partitions[0].worker.index
-    broker.begin_outage(home, Outage(OutageKind.FAILING))
+    broker.outages.begin(home, Outage(OutageKind.FAILING))
     with pytest.raises(BrokerError) as caught:
         await wait.complete(delivery)
     assert caught.value.condition is Condition.SERVER_BUSY
     wait.release()
-    broker.end_outage(home)
+    broker.outages.end(home)
     (again,) = await Receiver(broker, "q").receive(1)
     assert again.sequence_number == delivery.sequence_number
     await stop(broker)

@@ -54,12 +54,12 @@ async def test_who_may_not_send_to_an_entity_cannot_have_messages_forwarded_to_i
 ) -> None:
     own = token(f"https://h{path}", *ROOT)
     wanted = f"<{kind}Description><{name}>sb://h/qb</{name}></{kind}Description>"
-    kept = guarded.broker.find(path)[0].description
+    kept = guarded.broker.namespace.find(path)[0].description
     for given in ({}, {header: own}, {header: token("https://h/qb", "k", "wrong")}):
         refused = await change(http, path, wanted, own, **given)
         text = f"SubCode=40100. Unauthorized. Send claim is required on the forwarding target 'sb://h/qb' ({header})."
         assert (refused.status, refused.detail.partition(" TrackingId:")[0]) == (401, text)
-    assert guarded.broker.find(path)[0].description == kept
+    assert guarded.broker.namespace.find(path)[0].description == kept
     to_target = {header: token("sb://h/qb", "k", "b")}
     assert (await change(http, path, wanted, own, **to_target)).status == 200
     assert (await change(http, path, wanted, own)).status == 200  # nothing changes

@@ -68,7 +68,7 @@ def client(servers: EmubusServer) -> Iterator[ServiceBusClient]:
 
 
 def described(server: EmubusServer, path: str) -> Description:
-    return server.call(lambda: server.server.broker.find(path)[0].description)
+    return server.call(lambda: server.server.broker.namespace.find(path)[0].description)
 
 
 RULES = (

@@ -74,10 +74,12 @@ def state(server: EmubusServer) -> object:
     def seen() -> object:
         running = server.server
         broker = running.broker
-        entities = sorted((each.path, repr(each.description), each.totals_now().messages) for each in broker.entities())
+        entities = sorted(
+            (each.path, repr(each.description), each.totals_now().messages) for each in broker.namespace.entities()
+        )
         return (
             entities,
-            [each.outage for each in broker.workers],
+            [each.outage for each in broker.namespace.workers],
             running.amqp.faults.table.list(),
             running.amqp.conditions.list(),
             running.snapshots.list(),
@@ -310,7 +312,7 @@ async def test_an_attach_needs_its_right_and_a_refusal_tells_nothing_of_what_the
     name: str, broker: Broker
 ) -> None:
     _, rights, where, attach = ATTACHES[name]
-    access = Access([SharedKey("root", "root")], verify=True, entity_keys=broker.entity_keys)
+    access = Access([SharedKey("root", "root")], verify=True, entity_keys=broker.namespace.entity_keys)
     for client in ("", *RIGHTS, "root"):
         answers: dict[str, tuple[str, str] | None] = {}
         for place, (queue, topic) in PLACES.items():
@@ -319,7 +321,7 @@ async def test_an_attach_needs_its_right_and_a_refusal_tells_nothing_of_what_the
                 claim = access.claim_of_key(client, client)
                 for path in ("",) if client == "root" else ("mine", "tmine"):
                     asking.wire.server.context.claims.keep(replace(claim, path=path))
-            before = {each.path for each in broker.entities()}
+            before = {each.path for each in broker.namespace.entities()}
             answers[place] = refusal(attach(asking, queue, topic))
             asking.wire.lose()
             held = {*RIGHTS.get(client, ()), *(Right if client == "root" else ())}
@@ -334,7 +336,7 @@ async def test_an_attach_needs_its_right_and_a_refusal_tells_nothing_of_what_the
                 is_refused = told is not None and told[0] == "amqp:unauthorized-access"
                 assert is_refused is not allowed, (client, place, told)
             if not allowed:
-                assert {each.path for each in broker.entities()} == before
+                assert {each.path for each in broker.namespace.entities()} == before
         if client != "root" and where:
             there, absent = (
                 None if told is None else (told[0], told[1].replace(place, "NAME"))

@@ -399,12 +399,12 @@ def test_the_kit_ends_no_condition_by_a_number_that_none_has(number: int, faces:
 @pytest.mark.parametrize("path", ["a/../b", "..", "/", "a//b", "$x", "a/$x", "x" * 261])
 async def test_the_library_for_jms_makes_no_entity_of_a_path_that_can_not_be(path: str) -> None:
     async with premium_broker() as broker:
-        before = {each.path for each in broker.entities()}
+        before = {each.path for each in broker.namespace.entities()}
         client = JmsClient(broker, properties=LIBRARY)
         capability = [None] * 5
         refused = refusal(client.attach("s", [], [path, *capability, symbols("queue")], receives=False))
         assert refused[0] in ("com.microsoft:argument-out-of-range", "amqp:not-found", "amqp:not-allowed")
-        assert {each.path for each in broker.entities()} == before
+        assert {each.path for each in broker.namespace.entities()} == before
         client.wire.lose()
 
 

@@ -123,7 +123,7 @@ def full(provoke: Provoke, entity: str = "q") -> Provoke:
     """The same, with an entity that has no room."""
 
     async def filled(world: World) -> Told:
-        found = world.broker.entity(entity)
+        found = world.broker.namespace.entity(entity)
         assert found is not None
         for handle in found.partitions:
             handle.resize(1)
@@ -187,7 +187,7 @@ def with_status(status: EntityStatus, provoke: Provoke, topic: bool = False) -> 
     """The same, with an entity of that status, whose links were opened before."""
 
     async def changed(world: World) -> Told:
-        entity = world.broker.entity("t" if topic else "q")
+        entity = world.broker.namespace.entity("t" if topic else "q")
         assert entity is not None
         kind = TopicDescription if topic else QueueDescription
         world.broker.administration.update(kind(entity.path, status=status))

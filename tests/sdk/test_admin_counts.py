@@ -30,7 +30,7 @@ def transfer_to_nowhere(server: EmubusServer, queue: str) -> None:
     broker = server.server.broker
 
     async def transfer() -> None:
-        via = broker.entity(queue)
+        via = broker.namespace.entity(queue)
         assert via is not None
         broker.transactions.transfer(None, via, encoded("lost"), "nowhere", lambda _: None)
         assert len(await Receiver(broker, f"{queue}/$Transfer/$DeadLetterQueue").receive(1)) == 1
@@ -125,4 +125,4 @@ def test_a_topic_was_never_accessed_until_it_has_a_subscription_or_a_message(
 
 
 def test_a_namespace_says_what_it_is(sdk: Sdk, server: EmubusServer) -> None:
-    assert sdk.admin.namespace() == {"name": server.server.broker.namespace, "sku": "Standard"}
+    assert sdk.admin.namespace() == {"name": server.server.broker.name, "sku": "Standard"}

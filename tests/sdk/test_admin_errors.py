@@ -122,5 +122,5 @@ def test_a_wrong_key_opens_nothing(name: str, verifying: EmubusServer) -> None:
         assert [refusal(call).kind for call in calls] == ["unauthorized"] * len(calls)
     finally:
         driver.close()
-    names = [entry.description.name for entry in verifying.call(verifying.server.broker.catalog.entries)]
+    names = [entry.description.name for entry in verifying.call(verifying.server.broker.namespace.catalog.entries)]
     assert names == ["q"]

@@ -33,7 +33,7 @@ def refused(call: Callable[[], object]) -> tuple[str, str]:
 
 def partition_count(server: EmubusServer, path: str) -> int:
     """How many partitions an entity has."""
-    entity = server.server.broker.entity(path)
+    entity = server.server.broker.namespace.entity(path)
     assert entity is not None
     return len(entity.partitions)
 
@@ -41,7 +41,7 @@ def partition_count(server: EmubusServer, path: str) -> int:
 def size_of_partitions(server: EmubusServer, ref: Ref) -> int:
     """How many megabytes each partition of a queue or topic may hold."""
     (path,) = ref.values()
-    entity = server.server.broker.entity(path)
+    entity = server.server.broker.namespace.entity(path)
     assert entity is not None
     (size_bytes,) = {place.size_bytes_max for place in entity.partitions}
     return size_bytes >> 20
@@ -54,7 +54,7 @@ def set_limits(server: EmubusServer) -> Iterator[SetLimits]:
     before = broker.limits
 
     def set_limits(limits: Limits) -> None:
-        server.call(lambda: setattr(broker, "limits", limits))
+        server.call(lambda: setattr(broker.namespace, "limits", limits))
 
     yield set_limits
     set_limits(before)
@@ -131,7 +131,8 @@ def test_p05_a_namespace_has_a_number_of_partitioned_entities_that_is_the_most(
 ) -> None:
     broker = server.server.broker
     there = sum(
-        getattr(entry.description, "enable_partitioning", False) for entry in server.call(broker.catalog.entries)
+        getattr(entry.description, "enable_partitioning", False)
+        for entry in server.call(broker.namespace.catalog.entries)
     )
     set_limits(replace(broker.limits, partitioned_entities_max=there + 1))
     last, refs = new_name(), [queue_ref(new_name()), topic_ref(new_name())]

@@ -20,7 +20,7 @@ IDLE_MS = 300_000
 
 
 def set_status(server: EmubusServer, queue: str, status: EntityStatus) -> None:
-    entity = server.call(lambda: server.server.broker.entity(queue))
+    entity = server.call(lambda: server.server.broker.namespace.entity(queue))
     assert entity is not None
     assert isinstance(entity.description, QueueDescription)
     server.update(replace(entity.description, status=status))

@@ -150,7 +150,7 @@ async def test_the_reason_for_the_partition_is_shown(broker: Broker, story: Stor
 async def test_a_scheduled_message_keeps_its_story_when_its_number_changes(
     broker: Broker, story: Story, clock: Clock
 ) -> None:
-    (number,) = await broker.schedule(
+    (number,) = await broker.messages.schedule(
         "q", [encoded(id="later", annotations={"x-opt-scheduled-enqueue-time": timestamp(NOW + 5_000)})]
     )
     await moved(clock, 6_000)
@@ -161,11 +161,11 @@ async def test_a_scheduled_message_keeps_its_story_when_its_number_changes(
 
 async def test_a_schedule_that_is_canceled_or_not_waited_for_says_so(broker: Broker, story: Story) -> None:
     at = timestamp(NOW + 5_000)
-    early, never = await broker.schedule(
+    early, never = await broker.messages.schedule(
         "q", [encoded(id=each, annotations={"x-opt-scheduled-enqueue-time": at}) for each in ("early", "never")]
     )
-    await broker.deliver_scheduled("q", early)
-    await broker.cancel_scheduled("q", [never])
+    await broker.messages.deliver_scheduled("q", early)
+    await broker.messages.cancel_scheduled("q", [never])
     assert [each.text for each in events_of(story, message_id="early")][1:] == ["Delivered before its time, on request"]
     assert kinds(story, message_id="never") == ["sent", "canceled"]
 

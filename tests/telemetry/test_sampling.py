@@ -49,7 +49,7 @@ def last(sampler: Sampler, path: str | None, clock: Stopwatch, seconds: float = 
 
 async def test_counters_become_rates_of_the_time_since_the_last_sample(broker: Broker, clock: Stopwatch) -> None:
     await send(broker, "q", encoded("before"))
-    assert figures.activity(broker)["q"].came == 1
+    assert figures.activity(broker.namespace)["q"].came == 1
     sampler = Sampler(broker, clock)
     sampler.start()
     for _ in range(4):

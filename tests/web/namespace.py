@@ -69,14 +69,14 @@ def hold(server: EmubusServer, path: str, session_id: str, client: str) -> Sessi
 def set_state(server: EmubusServer, path: str, session_id: str, state: bytes | None) -> None:
     """Set the state of a message session that nobody holds."""
     broker = server.server.broker
-    server.run(HeldSessions(broker, "a test").set_state(broker.find(path)[0], session_id, state))
+    server.run(HeldSessions(broker, "a test").set_state(broker.namespace.find(path)[0], session_id, state))
 
 
 def holders(server: EmubusServer, path: str) -> dict[str, str | None]:
     """Who holds the message sessions that have messages or a state."""
 
     async def look() -> dict[str, str | None]:
-        overview = Overview(server.server.broker)
+        overview = Overview(server.server.broker.namespace)
         return {each.session_id: each.holder for each in await overview.sessions(overview.entity(path))}
 
     return server.run(look())
@@ -86,7 +86,7 @@ def counts(server: EmubusServer, path: str) -> dict[str, int]:
     """How many messages there are, by where they are; zeros are left out."""
 
     def look() -> dict[str, int]:
-        overview = Overview(server.server.broker)
+        overview = Overview(server.server.broker.namespace)
         return {name: count for name, count in overview.report(overview.entity(path)).messages.items() if count}
 
     return server.call(look)

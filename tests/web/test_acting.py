@@ -231,7 +231,7 @@ async def test_a_body_that_is_no_data_stays_as_it_is(
 ) -> None:
     server.create(QueueDescription(name))
     value = b"\x00\x53\x77\xa1\x02hi"
-    server.run(send_one(server.server.broker, server.server.broker.find(name)[0], value))
+    server.run(send_one(server.server.broker, server.server.broker.namespace.find(name)[0], value))
     async with client.get(f"{PAGE}/send?path={name}&number=1") as answer:
         assert 'value="unchanged" selected' in await answer.text()
     form = {"path": name, "queue": "active", "number": "1", "body_form": "unchanged", "subject": "s"}

@@ -54,7 +54,7 @@ def described(server: EmubusServer, path: str) -> object:
     """The description of an entity."""
 
     def look() -> object:
-        entity = server.server.broker.entity(path)
+        entity = server.server.broker.namespace.entity(path)
         assert entity is not None
         return entity.description
 

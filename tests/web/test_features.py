@@ -413,7 +413,7 @@ def clock_and_reset(page: Page, server: EmubusServer, name: str) -> None:
     page.get_by_text("Reset to the configuration …").click()
     button(page, "Reset to the configuration")
     said(page, "reset to its start-up configuration")
-    assert server.call(lambda: server.server.broker.entity(name)) is None
+    assert server.call(lambda: server.server.broker.namespace.entity(name)) is None
 
 
 def connections(page: Page, server: EmubusServer, name: str) -> None:

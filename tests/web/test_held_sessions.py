@@ -34,13 +34,13 @@ async def filled(clock: Clock, *names: str) -> Broker:
 
 
 def holders(broker: Broker, *names: str) -> list[str | None]:
-    entity = broker.find("s")[0]
-    return [Overview(broker).session_holder(entity, each) for each in names]
+    entity = broker.namespace.find("s")[0]
+    return [Overview(broker.namespace).session_holder(entity, each) for each in names]
 
 
 async def test_a_lock_that_is_half_over_is_renewed_and_one_that_ended_is_taken_again(clock: Clock) -> None:
     broker = await filled(clock, "a")
-    entity, held = broker.find("s")[0], HeldSessions(broker, "me")
+    entity, held = broker.namespace.find("s")[0], HeldSessions(broker, "me")
     (first,), _ = await held.lock(entity, {1: "a"})
     clock.advance(LOCK_MS * 2 // 3)
     (second,), _ = await held.lock(entity, {2: "a"})
@@ -60,7 +60,7 @@ async def test_the_session_that_was_not_asked_for_longest_is_released_first(
 ) -> None:
     monkeypatch.setattr(sessions, "HELD_MAX", 2)
     broker = await filled(clock, "a", "b", "c")
-    entity, held = broker.find("s")[0], HeldSessions(broker, "me")
+    entity, held = broker.namespace.find("s")[0], HeldSessions(broker, "me")
     await held.lock(entity, {1: "a", 2: "b"})
     await held.lock(entity, {4: "a"})
     await held.lock(entity, {3: "c"})
@@ -72,7 +72,9 @@ async def test_a_job_leaves_out_a_session_that_it_could_not_hold_at_first(clock:
     broker = await filled(clock, "a", "b")
     plan = Plan(Verb.DELETE, "s", SubQueue.ACTIVE)
     batch = (
-        await Overview(broker).messages(broker.find("s")[0], SubQueue.ACTIVE, first=0, count=9, bytes_max=9_999)
+        await Overview(broker.namespace).messages(
+            broker.namespace.find("s")[0], SubQueue.ACTIVE, first=0, count=9, bytes_max=9_999
+        )
     ).messages
     client = await accepted(broker, "s", "b", client="orders", detached=lambda _: None)
     plan_run = PlanRun(broker, plan)

@@ -411,7 +411,7 @@ def test_a_partitioned_queue_is_created_with_its_properties(tab: Tab, server: Em
     page.get_by_role("button", name="Create the queue").click()
     expect(page.locator("#flash")).to_have_text(f"The queue '{name}' was created.")
     expect(page.locator("#picture .column")).to_have_count(16)
-    found = server.call(lambda: server.server.broker.find(name)[0].description)
+    found = server.call(lambda: server.server.broker.namespace.find(name)[0].description)
     assert found == QueueDescription(
         name,
         enable_partitioning=True,
@@ -446,7 +446,7 @@ def test_an_entity_is_purged_and_deleted_after_a_question(tab: Tab, server: Emub
     page.get_by_text("Delete …").click()
     page.get_by_role("button", name=f"Delete {name}").click()
     expect(page.locator("#flash")).to_have_text(f"'{name}' was deleted.")
-    assert server.call(lambda: server.server.broker.entity(name)) is None
+    assert server.call(lambda: server.server.broker.namespace.entity(name)) is None
 
 
 # ---- the namespace

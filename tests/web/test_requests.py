@@ -168,7 +168,7 @@ async def test_a_form_that_is_not_the_pages_own_changes_nothing(
     for action in (*ACTIONS, "try-rules", "clock", "reset"):
         async with client.post(f"{PAGE}/{action}", data=fields, headers={**HTML, **sent}) as answer:
             assert answer.status == 403, action
-    assert server.call(lambda: server.server.broker.entity("made-by-another")) is None
+    assert server.call(lambda: server.server.broker.namespace.entity("made-by-another")) is None
     assert not server.clock.is_frozen
 
 
@@ -324,7 +324,7 @@ async def test_bad_input_is_reported_and_nothing_is_done(
     assert sentence in shown
     assert counts(victim, "bad") == {}
     assert not victim.clock.is_frozen
-    assert victim.call(lambda: [each.outage for each in victim.server.broker.workers]) == [None] * 16
+    assert victim.call(lambda: [each.outage for each in victim.server.broker.namespace.workers]) == [None] * 16
 
 
 QUERIES = (

@@ -57,7 +57,7 @@ async def post(client: aiohttp.ClientSession, path: str, session: str, **fields:
 
 def state_of(server: EmubusServer, path: str, session: str) -> bytes | None:
     def look() -> bytes | None:
-        overview = Overview(server.server.broker)
+        overview = Overview(server.server.broker.namespace)
         return overview.session_state(overview.entity(path), session)
 
     return server.call(look)

@@ -96,9 +96,9 @@ class Management:
         except Exception:
             log.exception("request failed", method=request.method, path=request.path)
             refusal = HttpRefusal(500, "SubCode=50000. Internal error; see the server's log.")
-        system = f"{self._broker.namespace}{HOST_SUFFIX}:{target.path}"
+        system = f"{self._broker.name}{HOST_SUFFIX}:{target.path}"
         if target.kind in BELOW_TOPICS:
-            system = f"{self._broker.namespace}:Topic:{target.entity}"
+            system = f"{self._broker.name}:Topic:{target.entity}"
         client = f"administration at {request.remote}"
         self._broker.refusals.refused_because(client, target.path, str(refusal.status), refusal.detail)
         body = management_error_body(refusal, system, self._clock.now_ms())
@@ -176,8 +176,12 @@ class Management:
         return self._list_top_level(call, TopicDescription, "Topics")
 
     def _list_top_level(self, call: ManagementCall, kind: type[Description], title: str) -> web.Response:
-        names = [entry.description.name for entry in self._broker.catalog.entries() if type(entry.description) is kind]
-        found = [entity for name in names if (entity := self._broker.entity(name)) is not None]
+        names = [
+            entry.description.name
+            for entry in self._broker.namespace.catalog.entries()
+            if type(entry.description) is kind
+        ]
+        found = [entity for name in names if (entity := self._broker.namespace.entity(name)) is not None]
         entities = self._matching(call, found, OF_TOP_LEVEL)
         skip, top = call.page()
         entries = [self._listed(call, entity) for entity in entities[skip : skip + top]]
@@ -198,7 +202,7 @@ class Management:
     def put_subscription(self, call: ManagementCall) -> web.Response:
         """Create a subscription, or with If-Match change it."""
         target = call.target
-        entity = self._broker.entity(target.subscription_path)
+        entity = self._broker.namespace.entity(target.subscription_path)
         known = entity.description if call.is_update and entity is not None else None
         node = description_in(call.body)
         topic_name, name = target.entity, target.subscription
@@ -225,9 +229,10 @@ class Management:
         """A page of a topic's subscriptions, by name."""
         topic = self._top_level(call.target.entity)
         if topic is None or not isinstance(topic.description, TopicDescription):
-            raise HttpRefusal(404, f"Entity '{self._broker.namespace}:Topic:{call.target.entity}' was not found")
+            raise HttpRefusal(404, f"Entity '{self._broker.name}:Topic:{call.target.entity}' was not found")
         entities = sorted(
-            self._broker.subscriptions_of(topic.path).entities(), key=lambda each: each.description.name.lower()
+            self._broker.namespace.subscriptions_of(topic.path).entities(),
+            key=lambda each: each.description.name.lower(),
         )
         entities = self._matching(call, entities, OF_SUBSCRIPTIONS)
         skip, top = call.page()
@@ -303,9 +308,11 @@ class Management:
 
     def get_namespace(self, call: ManagementCall) -> web.Response:
         """The namespace's properties."""
-        limits, name = self._broker.limits, self._broker.namespace
-        created_at = self._broker.catalog.created_at
-        updated = [entry.updated_at for entry in self._broker.catalog.entries() if entry.updated_at is not None]
+        limits, name = self._broker.limits, self._broker.name
+        created_at = self._broker.namespace.catalog.created_at
+        updated = [
+            entry.updated_at for entry in self._broker.namespace.catalog.entries() if entry.updated_at is not None
+        ]
         premium = limits.profile is Profile.PREMIUM
         units = limits.partition_count if limits.partitioning is Partitioning.ALWAYS else 1
         parts = (
@@ -340,12 +347,12 @@ class Management:
         entry = self._entry(entity)
         accessed_at = self._administration.accessed_at(entity)
         is_topic = isinstance(entity.description, TopicDescription)
-        totals = partial(self._broker.totals_of_topic, entity) if is_topic else entity.totals_now
+        totals = partial(self._broker.namespace.totals_of_topic, entity) if is_topic else entity.totals_now
         return EntityFacts(entity.path, entry.created_at, entry.updated_at, accessed_at, lambda: sum(totals().messages))
 
     def _may_forward(self, call: ManagementCall, description: Description) -> None:
         """HttpRefusal (401) if the client may not send to the forwarding target."""
-        known = self._broker.entity(path_of(description))
+        known = self._broker.namespace.entity(path_of(description))
         for field, header in FORWARDING.items():
             target = getattr(description, field, None)
             if target is None or (known is not None and getattr(known.description, field, None) == target):
@@ -369,11 +376,11 @@ class Management:
 
     def _top_level(self, name: str) -> Entity | None:
         """The queue or topic of that name; None without one."""
-        entity = self._broker.entity(name)
+        entity = self._broker.namespace.entity(name)
         return None if entity is None or isinstance(entity.description, SubscriptionDescription) else entity
 
     def _subscription(self, target: Resource) -> Entity:
-        entity = self._broker.entity(target.subscription_path)
+        entity = self._broker.namespace.entity(target.subscription_path)
         if entity is None:
             raise self._not_found(target)
         return entity
@@ -387,7 +394,7 @@ class Management:
     def _name_of(self, target: Resource) -> str:
         """The name of a subscription or rule in the service's errors."""
         parts = "|".join(part for part in (target.entity, target.subscription, target.rule) if part)
-        return f"{self._broker.namespace}:Topic:{parts}"
+        return f"{self._broker.name}:Topic:{parts}"
 
     def _not_found(self, target: Resource) -> HttpRefusal:
         return HttpRefusal(404, f"Entity '{self._name_of(target)}' was not found")
@@ -399,7 +406,7 @@ class Management:
         return ReadContext(self._broker.limits, call.version)
 
     def _entry(self, entity: Entity) -> Entry:
-        entry = self._broker.catalog.entry(entity.path)
+        entry = self._broker.namespace.catalog.entry(entity.path)
         assert entry is not None
         return entry
 
@@ -420,7 +427,7 @@ class Management:
             entry.created_at,
             entry.updated_at,
             content,
-            author=self._broker.namespace if top_level else None,
+            author=self._broker.name if top_level else None,
         )
 
     def _entity_view(self, call: ManagementCall, entity: Entity, entry: Entry) -> EntityView:
@@ -432,12 +439,12 @@ class Management:
             totals = conditions.totals_shown(entity.path, totals)
         if not isinstance(entity.description, TopicDescription) or call.is_change:
             return EntityView(entry, totals, accessed_at, *fixed)
-        routing = self._broker.subscriptions_of(entity.path)
+        routing = self._broker.namespace.subscriptions_of(entity.path)
         subscriptions = routing.entities()
         rule_count = sum(len(self._administration.rules(each.path)) for each in subscriptions)
         correlation_count = routing.filter_count(CorrelationFilter)
         counts = (len(subscriptions), rule_count - correlation_count, correlation_count)
-        return EntityView(entry, self._broker.totals_of_topic(entity), accessed_at, *fixed, *counts)
+        return EntityView(entry, self._broker.namespace.totals_of_topic(entity), accessed_at, *fixed, *counts)
 
     def _rule_answer(self, call: ManagementCall, rule: RuleDescription) -> web.Response:
         entry = _rule_entry(rule, call.address(subscription=True))

@@ -221,7 +221,7 @@ def _sized(values: dict[str, object], *, partitioned: bool, limits: Limits, know
 
 async def show_properties(call: ControlCall) -> object:
     """The properties of an entity."""
-    entity = Overview(call.services.broker).entity(call.path.one("entity", str))
+    entity = Overview(call.services.broker.namespace).entity(call.path.one("entity", str))
     return {"path": entity.path, "properties": described(entity.description)}
 
 
@@ -248,7 +248,7 @@ async def create_entity(call: ControlCall) -> object:
 async def change_properties(call: ControlCall) -> object:
     """Change properties; the others stay."""
     broker = call.services.broker
-    entity = Overview(broker).entity(call.path.one("entity", str))
+    entity = Overview(broker.namespace).entity(call.path.one("entity", str))
     before = entity.description
     values = _checked(type(before), call.body)
     if not isinstance(before, SubscriptionDescription):
@@ -261,28 +261,28 @@ async def change_properties(call: ControlCall) -> object:
 async def delete_entity(call: ControlCall) -> object:
     """Delete an entity with everything in it."""
     broker = call.services.broker
-    path = Overview(broker).entity(call.path.one("entity", str)).path
+    path = Overview(broker.namespace).entity(call.path.one("entity", str)).path
     broker.administration.delete(path)
     return {"path": path}
 
 
 async def list_rules(call: ControlCall) -> object:
     """The rules of a subscription."""
-    entity = Overview(call.services.broker).entity(call.path.one("entity", str))
+    entity = Overview(call.services.broker.namespace).entity(call.path.one("entity", str))
     return {"rules": [rule_json(each) for each in call.services.broker.administration.rules(entity.path)]}
 
 
 async def put_rule(call: ControlCall) -> object:
     """Add a rule."""
     rule = rule_of(call.path.one("rule", str), call.body)
-    entity = Overview(call.services.broker).entity(call.path.one("entity", str))
+    entity = Overview(call.services.broker.namespace).entity(call.path.one("entity", str))
     call.services.broker.administration.add_rule(entity.path, rule)
     return rule_json(rule)
 
 
 async def delete_rule(call: ControlCall) -> object:
     """Remove a rule."""
-    entity = Overview(call.services.broker).entity(call.path.one("entity", str))
+    entity = Overview(call.services.broker.namespace).entity(call.path.one("entity", str))
     name = call.path.one("rule", str)
     call.services.broker.administration.remove_rule(entity.path, name)
     return {"name": name}

@@ -29,11 +29,11 @@ async def drop_connection(call: ControlCall) -> object:
 
 async def release_session(call: ControlCall) -> object:
     """End the lock of a session; its receiver loses it."""
-    entity = Overview(call.services.broker).entity(call.path.one("entity", str))
+    entity = Overview(call.services.broker.namespace).entity(call.path.one("entity", str))
     if not entity.requires_session:
         raise ControlRefusal(404, f"'{entity.path}' has no message sessions.")
     session_id = call.body.one("session_id", str)
-    call.services.broker.release_session(entity.path, session_id)
+    call.services.broker.sessions.release(entity.path, session_id)
     return {"session_id": session_id}
 
 

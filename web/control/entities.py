@@ -153,8 +153,8 @@ SESSIONS: Final = named(
 
 async def list_entities(call: ControlCall) -> object:
     """A page of all entities."""
-    overview = Overview(call.services.broker)
-    found = sorted(call.services.broker.entities(), key=lambda each: each.path.lower())
+    overview = Overview(call.services.broker.namespace)
+    found = sorted(call.services.broker.namespace.entities(), key=lambda each: each.path.lower())
     query = call.query
     count = query.one("top" if query["count"] is None else "count", int)
     page, following = page_of(
@@ -169,7 +169,7 @@ async def list_entities(call: ControlCall) -> object:
 
 async def show_entity(call: ControlCall) -> object:
     """One entity."""
-    overview = Overview(call.services.broker)
+    overview = Overview(call.services.broker.namespace)
     entity = overview.entity(call.path.one("entity", str))
     partitions = [_partition(each) for each in overview.partitions(entity)]
     return {**asdict(overview.report(entity)), "partitions": partitions}
@@ -177,7 +177,7 @@ async def show_entity(call: ControlCall) -> object:
 
 async def list_partitions(call: ControlCall) -> object:
     """The partitions of an entity."""
-    overview = Overview(call.services.broker)
+    overview = Overview(call.services.broker.namespace)
     found = overview.partitions(overview.entity(call.path.one("entity", str)))
     return {"partitions": [_partition(each) for each in found]}
 
@@ -188,7 +188,7 @@ def _partition(report: PartitionReport) -> dict[str, object]:
 
 async def show_route(call: ControlCall) -> object:
     """Where a message would go."""
-    overview = Overview(call.services.broker)
+    overview = Overview(call.services.broker.namespace)
     given = {name: call.query.optional(name, str) for name in call.query}
     route = overview.route(
         overview.entity(call.path.one("entity", str)),
@@ -201,7 +201,7 @@ async def show_route(call: ControlCall) -> object:
 
 async def list_messages(call: ControlCall) -> object:
     """A page of messages."""
-    overview, query = Overview(call.services.broker), call.query
+    overview, query = Overview(call.services.broker.namespace), call.query
     page = await overview.messages(
         overview.entity(call.path.one("entity", str)),
         SUB_QUEUES[query.one("sub_queue", str)],
@@ -218,10 +218,10 @@ async def list_messages(call: ControlCall) -> object:
 
 async def list_sessions(call: ControlCall) -> object:
     """The message sessions of an entity."""
-    entity = Overview(call.services.broker).entity(call.path.one("entity", str))
+    entity = Overview(call.services.broker.namespace).entity(call.path.one("entity", str))
     if not entity.requires_session:
         raise ControlRefusal(409, f"'{entity.path}' does not require message sessions.")
-    found = await Overview(call.services.broker).sessions(entity)
+    found = await Overview(call.services.broker.namespace).sessions(entity)
     page, following = page_of(
         found, lambda each: each.session_id, call.query.optional("page", str), call.query.one("count", int)
     )
@@ -230,7 +230,7 @@ async def list_sessions(call: ControlCall) -> object:
 
 async def purge_entity(call: ControlCall) -> object:
     """Purge an entity."""
-    Overview(call.services.broker).entity(call.path.one("entity", str))
+    Overview(call.services.broker.namespace).entity(call.path.one("entity", str))
     return {"message_count": call.services.broker.maintenance.purge(call.path.one("entity", str))}
 
 

@@ -114,8 +114,8 @@ class EventFeed:
 
     async def _things(self) -> Things:
         broker = self._services.broker
-        overview, found = Overview(broker), Things()
-        for count, entity in enumerate(list(broker.entities()), 1):
+        overview, found = Overview(broker.namespace), Things()
+        for count, entity in enumerate(list(broker.namespace.entities()), 1):
             report = overview.report(entity)
             found["entity", report.path] = {
                 "path": report.path,
@@ -127,7 +127,7 @@ class EventFeed:
             }
             if count % ENTITIES_AT_ONCE == 0:
                 await asyncio.sleep(0)  # everybody else gets a turn
-        for store in figures.stores(broker):
+        for store in figures.stores(broker.namespace):
             found["store", str(store.store)] = {"store": store.store, "health": store.health}
         return found | self._clock()
 

@@ -58,7 +58,7 @@ def imported_json(found: Imported) -> dict[str, object]:
 async def export_messages(call: ControlCall) -> object:
     """The messages as lines. A store that fails meanwhile cuts the connection: a part is not taken for the whole."""
     broker = call.services.broker
-    entity = Overview(broker).entity(call.path.one("entity", str))
+    entity = Overview(broker.namespace).entity(call.path.one("entity", str))
     if isinstance(entity.description, TopicDescription):
         raise ControlRefusal(409, f"The topic '{entity.path}' holds no messages: its subscriptions do.")
     lines = exported(broker, entity, SUB_QUEUES[call.query.one("sub_queue", str)], selection_of(call.query), call.aside)
@@ -84,7 +84,7 @@ async def export_messages(call: ControlCall) -> object:
 async def import_messages(call: ControlCall) -> object:
     """Send the messages of lines."""
     broker = call.services.broker
-    entity = Overview(broker).entity(call.path.one("entity", str))
+    entity = Overview(broker.namespace).entity(call.path.one("entity", str))
     if isinstance(entity.description, SubscriptionDescription):
         raise ControlRefusal(409, f"Messages are sent to the topic '{entity.description.topic_name}'.")
     uses_body_as_it_comes(call.request)

@@ -174,7 +174,7 @@ def _encoded(asked: JsonObject, now: int) -> bytes:
 async def send_messages(call: ControlCall) -> object:
     """Send messages, one after the other."""
     broker = call.services.broker
-    entity = Overview(broker).entity(call.path.one("entity", str))
+    entity = Overview(broker.namespace).entity(call.path.one("entity", str))
     now = call.services.clock.now_ms()
     encoded = [_encoded(each, now) for each in call.body.objects_of("messages")]
     results: list[dict[str, object]] = []
@@ -226,14 +226,14 @@ def _address(entity: Entity, sub_queue: SubQueue) -> str:
 async def receive_messages(call: ControlCall) -> object:
     """Receive messages and settle them, or leave them locked."""
     body, broker = call.body, call.services.broker
-    entity = Overview(broker).entity(call.path.one("entity", str))
+    entity = Overview(broker.namespace).entity(call.path.one("entity", str))
     address = _address(entity, SUB_QUEUES[body.one("sub_queue", str)])
     outcome = None if body["outcome"] == "lock" else _outcome(body)
     session_id = body.optional("session_id", str)
     if numbers := body.list_of("sequence_numbers", int):
-        found = await broker.receive_by_sequence_number(address, numbers, ReceiveMode.PEEK_LOCK, session_id)
+        found = await broker.messages.receive_by_sequence_number(address, numbers, ReceiveMode.PEEK_LOCK, session_id)
         if outcome is not None:
-            await broker.settle(address, [each.token for each in found], outcome)
+            await broker.messages.settle(address, [each.token for each in found], outcome)
     else:
         found, session_id = await received(
             call.services,
@@ -263,10 +263,10 @@ def _shown(entity: Entity, delivery: Delivery, is_locked: bool) -> dict[str, obj
 
 async def settle_messages(call: ControlCall) -> object:
     """Settle locked messages."""
-    entity = Overview(call.services.broker).entity(call.path.one("entity", str))
+    entity = Overview(call.services.broker.namespace).entity(call.path.one("entity", str))
     address = _address(entity, SUB_QUEUES[call.body.one("sub_queue", str)])
     tokens = [token_from_uuid(uuid.UUID(each)) for each in call.body.list_of("lock_tokens", str)]
-    await call.services.broker.settle(address, tokens, _outcome(call.body))
+    await call.services.broker.messages.settle(address, tokens, _outcome(call.body))
     return {"settled_count": len(tokens)}
 
 
@@ -276,11 +276,11 @@ async def settle_messages(call: ControlCall) -> object:
 async def resubmit(call: ControlCall) -> object:
     """Resubmit dead letters to the entity they came from, a page at a time."""
     body, broker = call.body, call.services.broker
-    entity = Overview(broker).entity(call.path.one("entity", str))
+    entity = Overview(broker.namespace).entity(call.path.one("entity", str))
     description = entity.description
     target = entity
     if isinstance(description, SubscriptionDescription):
-        target = Overview(broker).entity(description.topic_name)
+        target = Overview(broker.namespace).entity(description.topic_name)
     extents = await entity.extents(SubQueue.DEAD_LETTER)
     ends = [each if isinstance(each, int) else None for each in body.list_of("ends", object)] or [
         None if each is None else each.next_sequence_number for each in extents
@@ -288,7 +288,7 @@ async def resubmit(call: ControlCall) -> object:
     following: int | None = None
     numbers = body.list_of("sequence_numbers", int)
     if not numbers:
-        page = await Overview(broker).messages(
+        page = await Overview(broker.namespace).messages(
             entity,
             SubQueue.DEAD_LETTER,
             first=body.one("from_sequence_number", int),

@@ -110,7 +110,7 @@ async def show_about(call: ControlCall) -> object:
         "name": "emubus",
         "version": release(),
         "api_version": "v1",
-        "namespace": services.broker.namespace,
+        "namespace": services.broker.name,
         "profile": services.broker.limits.profile.value,
         "authentication": "sas" if services.access.verify else "none",
         "uptime_s": services.uptime_s,

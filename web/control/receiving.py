@@ -108,7 +108,7 @@ async def _collected(
         is_lost = isinstance(connection, HttpConnection) and connection.is_lost
         if found and (is_lost or outcome is not None):
             tokens = [each.token for each in found]
-            await services.broker.settle(address, tokens, Release() if is_lost or outcome is None else outcome)
+            await services.broker.messages.settle(address, tokens, Release() if is_lost or outcome is None else outcome)
         return [] if is_lost else found
     finally:
         watchers.discard(collector.finish)

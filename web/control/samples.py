@@ -31,7 +31,7 @@ async def show_samples(call: ControlCall) -> object:
     """The samples of the namespace or of an entity."""
     path, span, sampler = call.query.optional("entity", str), call.query.one("span", str), call.services.sampler
     if path is not None:
-        path = Overview(call.services.broker).entity(path).path
+        path = Overview(call.services.broker.namespace).entity(path).path
     return {"span": span, "slot_s": SPANS[span].slot_s, "figures": sampler.samples(path, span)}
 
 

@@ -59,7 +59,7 @@ _AT: Final = {
 
 def _asked(call: ControlCall) -> tuple[Entity, str]:
     """The entity and the session of a request. ControlRefusal, BrokerError (not-found)."""
-    entity = Overview(call.services.broker).entity(call.path.one("entity", str))
+    entity = Overview(call.services.broker.namespace).entity(call.path.one("entity", str))
     if not entity.requires_session:
         raise ControlRefusal(409, f"'{entity.path}' does not require message sessions.")
     return entity, call.path.one("session", str)
@@ -68,7 +68,7 @@ def _asked(call: ControlCall) -> tuple[Entity, str]:
 async def show_session_state(call: ControlCall) -> object:
     """The state of a session."""
     entity, session_id = _asked(call)
-    return await _answer(call, session_id, Overview(call.services.broker).session_state(entity, session_id))
+    return await _answer(call, session_id, Overview(call.services.broker.namespace).session_state(entity, session_id))
 
 
 async def set_session_state(call: ControlCall) -> object:

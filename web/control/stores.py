@@ -55,15 +55,15 @@ def _store(report: MessagingStoreReport) -> dict[str, object]:
 
 async def list_stores(call: ControlCall) -> object:
     """All messaging stores."""
-    return {"stores": [_store(each) for each in figures.stores(call.services.broker)]}
+    return {"stores": [_store(each) for each in figures.stores(call.services.broker.namespace)]}
 
 
 def _begin(call: ControlCall, numbers: list[int]) -> None:
     kind = OutageKind(call.body.one("kind", str))
     outage = Outage(kind, call.body.one("delay_ms", int) if kind is OutageKind.SLOW else 0)
-    call.services.broker.check_stores(numbers)
+    call.services.broker.outages.check_stores(numbers)
     for each in numbers:
-        call.services.broker.begin_outage(each, outage, call.body.optional("duration_ms", int))
+        call.services.broker.outages.begin(each, outage, call.body.optional("duration_ms", int))
 
 
 async def begin_outages(call: ControlCall) -> object:
@@ -76,21 +76,21 @@ async def begin_outage(call: ControlCall) -> object:
     """Begin an outage of one store."""
     index = call.path.one("store", int)
     _begin(call, [index])
-    return _store(figures.store(call.services.broker, index))
+    return _store(figures.store(call.services.broker.namespace, index))
 
 
 async def end_outages(call: ControlCall) -> object:
     """End all outages."""
-    for each in figures.stores(call.services.broker):
-        call.services.broker.end_outage(each.store)
+    for each in figures.stores(call.services.broker.namespace):
+        call.services.broker.outages.end(each.store)
     return await list_stores(call)
 
 
 async def end_outage(call: ControlCall) -> object:
     """End the outage of one store."""
     index = call.path.one("store", int)
-    call.services.broker.end_outage(index)
-    return _store(figures.store(call.services.broker, index))
+    call.services.broker.outages.end(index)
+    return _store(figures.store(call.services.broker.namespace, index))
 
 
 ENDPOINTS: Final = (

@@ -80,7 +80,7 @@ async def delete_template(call: ControlCall) -> object:
 async def send_template(call: ControlCall) -> object:
     """Send the message of a template, once or more often."""
     broker = call.services.broker
-    entity = Overview(broker).entity(call.body.one("entity", str))
+    entity = Overview(broker.namespace).entity(call.body.one("entity", str))
     data = await _templates(call).encoded(_name(call))
     results = await send_each(broker, entity, [data] * call.body.one("count", int))
     refused = next((each for each in results if isinstance(each, BrokerError)), None)

@@ -196,7 +196,7 @@ class Jobs:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _count(self, entity: Entity, sub_queue: SubQueue) -> int:
-        messages = Overview(self._broker).report(entity).messages
+        messages = Overview(self._broker.namespace).report(entity).messages
         return sum(messages[home] for home in HOMES_OF[sub_queue])
 
     def _keep(self, job: Job) -> None:
@@ -227,7 +227,7 @@ class _Batches:
     def __init__(
         self, broker: Broker, entity: Entity, job: Job, selection: Selection, ends: Sequence[int | None]
     ) -> None:
-        self._overview = Overview(broker)
+        self._overview = Overview(broker.namespace)
         self._entity = entity
         self._job = job
         self._selection = selection

@@ -139,7 +139,7 @@ class HeldSessions:
         description = entity.description
         assert not isinstance(description, TopicDescription)
         if held.until_at - self._broker.clock.now_ms() < description.lock_duration_ms // 2:
-            held.until_at = await self._broker.renew_session(entity.path, session_id)
+            held.until_at = await self._broker.sessions.renew(entity.path, session_id)
         return held
 
     async def set_state(self, entity: Entity, session_id: str, state: bytes | None) -> None:
@@ -151,7 +151,7 @@ class HeldSessions:
         held = self if is_held else HeldSessions(self._broker, self._client)
         try:
             await held.hold(entity, session_id)
-            await self._broker.set_session_state(entity.path, session_id, state)
+            await self._broker.sessions.set_state(entity.path, session_id, state)
         except BrokerError as error:
             if error.condition is not Condition.SESSION_CANNOT_BE_LOCKED:
                 raise
@@ -181,7 +181,7 @@ class HeldSessions:
         return Held(receiver, receiver.locked_until_at)
 
     def _holder(self, entity: Entity, session_id: str) -> str:
-        return Overview(self._broker).session_holder(entity, session_id) or A_RECEIVER
+        return Overview(self._broker.namespace).session_holder(entity, session_id) or A_RECEIVER
 
     def release(self, entity: Entity, session_id: str) -> None:
         """Release a session, if it is held."""

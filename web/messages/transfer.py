@@ -61,7 +61,7 @@ async def exported(
     broker: Broker, entity: Entity, sub_queue: SubQueue, selection: Selection, aside: Aside
 ) -> AsyncGenerator[bytes, None]:
     """The messages that are there now and match, as lines. BrokerError (server-busy) if one can't be reached."""
-    overview, pace = Overview(broker), Pace()
+    overview, pace = Overview(broker.namespace), Pace()
     extents = await entity.extents(sub_queue)
     for index, extent in enumerate(extents):
         if selection.partition in (None, index):

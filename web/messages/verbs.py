@@ -86,10 +86,10 @@ class PlanRun:
     def __init__(self, broker: Broker, plan: Plan) -> None:
         self._broker = broker
         self._plan = plan
-        self.entity = Overview(broker).entity(plan.path)
+        self.entity = Overview(broker.namespace).entity(plan.path)
         sub_queue = plan.sub_queue
         self._address = f"{self.entity.path}/{sub_queue.value}" if sub_queue else self.entity.path
-        self._generation = broker.generation(self.entity.path)
+        self._generation = broker.messages.generation(self.entity.path)
         self.target = self._target() if plan.verb in SENDING else None
         self._locks_sessions = self.entity.requires_session and sub_queue is SubQueue.ACTIVE
         self._sessions = HeldSessions(broker, CLIENT.format(plan.verb), skips_refused=True)
@@ -101,7 +101,7 @@ class PlanRun:
     def _target(self) -> Entity:
         description = self.entity.description
         own = description.topic_name if isinstance(description, SubscriptionDescription) else self.entity.path
-        return Overview(self._broker).entity(self._plan.target or own)
+        return Overview(self._broker.namespace).entity(self._plan.target or own)
 
     def close(self) -> None:
         """Release the message sessions that were locked."""
@@ -109,7 +109,7 @@ class PlanRun:
 
     async def carry_out(self, batch: Sequence[Seen]) -> Failures:
         """Do it with these messages; the failures. BrokerError if the entity is another one by now."""
-        if self._broker.generation(self.entity.path) != self._generation:
+        if self._broker.messages.generation(self.entity.path) != self._generation:
             raise BrokerError(Condition.NOT_FOUND, f"'{self.entity.path}' was deleted, or restored from a snapshot.")
         try:
             return await self._done(batch)
@@ -189,7 +189,7 @@ class PlanRun:
             asked = {seen.sequence_number: session_of(seen.encoded) for seen in there}
             locked, failures = await self._sessions.lock(self.entity, asked)
             return {each.delivery.sequence_number: each.delivery for each in locked}, failures
-        found = await self._broker.lock_by_number(self._address, _numbers(batch))
+        found = await self._broker.messages.lock_by_number(self._address, _numbers(batch))
         return {each.sequence_number: each for each in found}, {}
 
     async def _settle(self, locked: Mapping[int, Delivery], outcome: Outcome) -> Failures:
@@ -240,10 +240,10 @@ class PlanRun:
         return replace(changes, annotations={**changes.annotations, SCHEDULED_FOR: None})
 
     async def _cancel(self, number: int) -> None:
-        await self._broker.cancel_scheduled(self.entity.path, [number])
+        await self._broker.messages.cancel_scheduled(self.entity.path, [number])
 
     async def _deliver(self, number: int) -> None:
-        await self._broker.deliver_scheduled(self.entity.path, number)
+        await self._broker.messages.deliver_scheduled(self.entity.path, number)
 
     async def _each_scheduled(
         self, batch: Sequence[Seen], act: Callable[[int], Awaitable[None]], missing: str = GONE

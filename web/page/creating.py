@@ -32,7 +32,9 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None, k
     query = query_form(request)
     if not kind:
         kind = query.choice("kind", "Kind", list(EntityKind)) if query.text("kind") else "queue"
-    topics = sorted(each.path for each in site.broker.entities() if isinstance(each.description, TopicDescription))
+    topics = sorted(
+        each.path for each in site.broker.namespace.entities() if isinstance(each.description, TopicDescription)
+    )
     limits, blank = site.broker.limits, _blank(site, kind)
     return site.render(
         request,

@@ -36,7 +36,9 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None, p
     picture, scale_max = bars(site.overview.partitions(entity), PICTURE_HEIGHT)
     subscriptions: list[Entity] = []
     if isinstance(entity.description, TopicDescription):
-        subscriptions = sorted(site.broker.subscriptions_of(entity.path).entities(), key=lambda each: each.path.lower())
+        subscriptions = sorted(
+            site.broker.namespace.subscriptions_of(entity.path).entities(), key=lambda each: each.path.lower()
+        )
     return site.render(
         request,
         "entity.html",
@@ -116,18 +118,18 @@ async def outage(site: Site, request: web.Request) -> web.Response:
 def set_outage(site: Site, form: Form) -> str:
     """Begin or end the outages of the form; returns the text for the user. FormError."""
     store, kind = form.text("store"), form.text("kind")
-    count = len(figures.stores(site.broker))
+    count = len(figures.stores(site.broker.namespace))
     chosen = list(range(count)) if store == "all" else [form.number("store", "Store", 0, count - 1)]
     which = "All stores" if store == "all" else f"Store {chosen[0]}"
     works = "work" if store == "all" else "works"
     if kind == WORKS:
         for index in chosen:
-            site.broker.end_outage(index)
+            site.broker.outages.end(index)
         return f"{which} {works} again."
     kind = form.choice("kind", "Outage", list(OutageKind))
     delay_ms = form.finite_span("delay", "Delay", 0, DELAY_MS_MAX, DELAY_MS) if kind == OutageKind.SLOW else 0
     duration_ms = form.finite_span("for", "Duration", 1, Period.MOST) if form.text("for") else None
     for index in chosen:
-        site.broker.begin_outage(index, Outage(OutageKind(kind), delay_ms), duration_ms)
+        site.broker.outages.begin(index, Outage(OutageKind(kind), delay_ms), duration_ms)
     until = f" for {rendering.span(duration_ms)}" if duration_ms is not None else ""
     return f"{which}: {kind}{until}."

@@ -55,7 +55,7 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None) -
         fault_kinds=[(each.value, ", ".join(STRIKES[each])) for each in FaultKind],
         operations=["all", *FaultOperation],
         outage_kinds=list(OutageKind),
-        stores=figures.stores(site.broker),
+        stores=figures.stores(site.broker.namespace),
         snapshots=site.services.snapshots.list(),
     )
 
@@ -86,7 +86,7 @@ def running(site: Site) -> list[Running]:
         found.append(
             Running("fault", name, fault.entity or "all", ends + chance, fault.hit_count, ("fault", str(fault.number)))
         )
-    for store in figures.stores(site.broker):
+    for store in figures.stores(site.broker.namespace):
         if store.outage is not None:
             name = f"{store.outage.kind.value} store {store.store}"
             found.append(
@@ -144,7 +144,7 @@ async def end(site: Site, request: web.Request) -> web.Response:
     kind = form.choice("kind", "What", ("condition", "fault", "store"))
     number = form.number("number", "Number", 0, NUMBER_MAX)
     if kind == "store":
-        site.broker.end_outage(number)
+        site.broker.outages.end(number)
     elif not (site.services.conditions.end if kind == "condition" else site.services.faults.table.remove)(number):
         raise FormError(f"There is no {kind} {number}; it may have ended.", status=404)
     return site.redirect(

@@ -99,7 +99,7 @@ class Graph:
 async def show(site: Site, request: web.Request) -> web.Response:
     """The page."""
     query_form(request)
-    graph = graph_of([each.description for each in site.broker.entities()])
+    graph = graph_of([each.description for each in site.broker.namespace.entities()])
     return site.render(
         request,
         "forwarding.html",

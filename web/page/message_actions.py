@@ -112,7 +112,7 @@ async def _lock(site: Site, entity: Entity, sub_queue: SubQueue, form: Form) -> 
         for each in found:
             site.taken.put(where, each.delivery.sequence_number, each.delivery.token, each.until_at, each.session_id)
     else:
-        locked = await site.broker.lock_by_number(where, numbers)
+        locked = await site.broker.messages.lock_by_number(where, numbers)
         description = entity.description
         assert not isinstance(description, TopicDescription)
         until_at = site.services.clock.now_ms() + description.lock_duration_ms
@@ -131,7 +131,7 @@ async def _settle(site: Site, entity: Entity, where: str, verb: str, form: Form)
         raise FormError(f"The lock of message {number} is over, or it is not the page's.", "number", status=409)
     word, outcome = SETTLEMENTS[verb]
     session_id = site.taken.forget(where, number)
-    await site.broker.settle(where, [token], outcome())
+    await site.broker.messages.settle(where, [token], outcome())
     if session_id is not None:
         site.held.release(entity, session_id)
     return Flash(f"Message {number} {word}.")

@@ -35,7 +35,7 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None) -
     query_form(request)
     ports = ", ".join(f"{port} ({name})" for name, port in services.ports().items())
     about = [
-        ("Namespace", site.broker.namespace),
+        ("Namespace", site.broker.name),
         ("Profile", site.broker.limits.profile.value),
         *services.about.items(),
         ("Authentication", "keys (--auth sas)" if services.access.verify else NOT_CHECKED),
@@ -51,10 +51,10 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None) -
         limits=limit_rows(site.broker.limits),
         connection_string=connection_string(services, request),
         steps=STEPS,
-        stores=figures.stores(site.broker),
+        stores=figures.stores(site.broker.namespace),
         outage_kinds=list(OutageKind),
-        entity_count=sum(1 for _ in site.broker.entities()),
-        topology=site.broker.topology,
+        entity_count=sum(1 for _ in site.broker.namespace.entities()),
+        topology=site.broker.namespace.topology,
     )
 
 

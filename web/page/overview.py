@@ -130,17 +130,21 @@ async def show(site: Site, request: web.Request) -> web.Response:
         total=len(found),
         rows_max=ROWS_MAX,
         connection_string=connection_string(site.services, request),
-        is_empty=next(site.broker.entities(), None) is None,
+        is_empty=next(site.broker.namespace.entities(), None) is None,
     )
 
 
 def in_order(site: Site) -> Iterator[Entity]:
     """All entities by name, subscriptions behind their topics."""
-    tops = [each for each in site.broker.entities() if not isinstance(each.description, SubscriptionDescription)]
+    tops = [
+        each for each in site.broker.namespace.entities() if not isinstance(each.description, SubscriptionDescription)
+    ]
     for top in sorted(tops, key=lambda each: entity_key(each.path)):
         yield top
         if isinstance(top.description, TopicDescription):
-            yield from sorted(site.broker.subscriptions_of(top.path).entities(), key=lambda each: entity_key(each.path))
+            yield from sorted(
+                site.broker.namespace.subscriptions_of(top.path).entities(), key=lambda each: entity_key(each.path)
+            )
 
 
 def row_of(site: Site, entity: Entity) -> Row:
@@ -154,5 +158,5 @@ def row_of(site: Site, entity: Entity) -> Row:
         site.services.sampler.rates(entity.path),
         bars(partitions, STRIP_HEIGHT)[0],
         partitions,
-        len(site.broker.subscriptions_of(entity.path).entities()) if is_topic else 0,
+        len(site.broker.namespace.subscriptions_of(entity.path).entities()) if is_topic else 0,
     )

@@ -173,7 +173,7 @@ def destination_of(site: Site, entity: Entity, message: NewMessage) -> Destinati
     matching: list[tuple[str, str]] = []
     if isinstance(entity.description, TopicDescription):
         now = site.services.clock.now_ms()
-        for each in site.broker.subscriptions_of(entity.path).entities():
+        for each in site.broker.namespace.subscriptions_of(entity.path).entities():
             assert isinstance(each.description, SubscriptionDescription)
             verdicts = try_rules(each.description.rules, parsed, now)
             matched = [
@@ -228,7 +228,7 @@ def _done(site: Site, entity: Entity, flash: Flash) -> web.Response:
 async def copies(site: Site, topic: Entity, index: int, number: int) -> list[tuple[str, str]]:
     """The copies of a topic's message that are still in its subscriptions."""
     lines: list[tuple[str, str]] = []
-    for subscription in site.broker.subscriptions_of(topic.path).entities():
+    for subscription in site.broker.namespace.subscriptions_of(topic.path).entities():
         for sub_queue, name in ((SubQueue.ACTIVE, ""), (SubQueue.DEAD_LETTER, "dead-letter")):
             for copy in await _copies_in(site, subscription, sub_queue, index, number):
                 if len(lines) == COPIES_MAX:

@@ -128,6 +128,6 @@ async def release(site: Site, request: web.Request) -> web.Response:
     """End the lock of a session."""
     form = await read_form(request)
     entity, session_id = site.entity(form.text("path")), form.raw("session")
-    site.broker.release_session(entity.path, session_id)
+    site.broker.sessions.release(entity.path, session_id)
     where = address("sessions", path=entity.path)
     return site.redirect(where, Flash(f"The lock of session '{session_id}' was ended; its receiver lost it."))

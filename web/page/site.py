@@ -83,7 +83,7 @@ class Site:
     @property
     def overview(self) -> Overview:
         """Reports on the present namespace."""
-        return Overview(self.broker)
+        return Overview(self.broker.namespace)
 
     def entity(self, path: str) -> Entity:
         """The entity of a path. BrokerError (not-found)."""
@@ -103,14 +103,14 @@ class Site:
     ) -> web.Response:
         """A page from a template; `failed` is a form on it, refused or filled in again."""
         flash = self.flashes.get(request.query.get("flash", ""))
-        clock, stores = self.services.clock, figures.stores(self.broker)
+        clock, stores = self.services.clock, figures.stores(self.broker.namespace)
         forms = {} if failed is None else {failed.form: failed}
         if flash is not None and failed is None and flash.values:
             forms = {"send": Failed("send", flash.values)}
         context: Mapping[str, object] = {
             "forms": forms,
             "flash": flash,
-            "namespace": self.broker.namespace,
+            "namespace": self.broker.name,
             "now": clock.now_ms(),
             "is_frozen": clock.is_frozen,
             "offset_ms": clock.offset_ms,

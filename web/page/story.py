@@ -46,7 +46,7 @@ async def show(site: Site, request: web.Request) -> web.Response:
         sought={name: query.text(name) for name in ("path", "id", "number", "session")},
         is_sought=any(each is not None for each in (number, message_id, session_id)),
         events_max=EVENTS_MAX,
-        paths=sorted(each.path for each in site.broker.entities())[:1_000],
+        paths=sorted(each.path for each in site.broker.namespace.entities())[:1_000],
     )
 
 

@@ -86,7 +86,7 @@ class PendingReceive:
     async def complete(self, delivery: Delivery) -> bool:
         """Delete the message; False if its lock expired before that: it will be delivered again."""
         try:
-            await self._broker.settle(self._address, [delivery.token], Complete())
+            await self._broker.messages.settle(self._address, [delivery.token], Complete())
         except BrokerError as error:
             if error.condition is not Condition.MESSAGE_LOCK_LOST:
                 raise

@@ -115,7 +115,7 @@ class Rest:
         address, (_, message, token_text) = _path(request, 3)
         require(request, self._services, address, Right.LISTEN)
         token = _token(token_text)
-        (until_at,) = await self._broker.renew_locks(address, [token])
+        (until_at,) = await self._broker.messages.renew_locks(address, [token])
         lock = {"LockToken": str(token_to_uuid(token)), "LockedUntilUtc": http_date(until_at)}
         headers = {
             hdrs.CONTENT_TYPE: XML_TYPE,
@@ -151,7 +151,7 @@ class Rest:
     async def _settle(self, request: web.Request, outcome: Outcome) -> web.Response:
         address, (_, _, token_text) = _path(request, 3)
         require(request, self._services, address, Right.LISTEN)
-        await self._broker.settle(address, [_token(token_text)], outcome)
+        await self._broker.messages.settle(address, [_token(token_text)], outcome)
         return web.Response(status=200, headers={hdrs.CONTENT_TYPE: XML_TYPE})
 
     # ---- errors
@@ -177,7 +177,7 @@ class Rest:
 
     def _refused(self, request: web.Request, refusal: HttpRefusal) -> web.Response:
         address, _, _ = unquote(request.rel_url.raw_path).strip("/").rpartition("/messages")
-        system = self._broker.name_of(address)
+        system = self._broker.namespace.name_of(address)
         self._broker.refusals.refused_because(f"HTTP at {request.remote}", address, str(refusal.status), refusal.detail)
         headers = {hdrs.CONTENT_TYPE: XML_TYPE}
         if refusal.status == 503:

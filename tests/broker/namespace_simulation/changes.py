@@ -32,7 +32,7 @@ class Changes:
     def _is_quiet(self) -> bool:
         run = self._run
         is_troubled = any(
-            run.world.is_troubled(store) or run.world.broker.workers[store].failure is not None
+            run.world.is_troubled(store) or run.world.broker.namespace.workers[store].failure is not None
             for store in range(STORES)
         )
         is_sure = run.model.calm and not any(item.doubts for item in run.model.all())
@@ -47,7 +47,7 @@ class Changes:
         run.tally.clear()
         run.world.broker.administration.delete(command.of)
         run.world.loop.run_until_idle()
-        if run.world.broker.entity(command.of) is not None:
+        if run.world.broker.namespace.entity(command.of) is not None:
             run.report("answer", f"{command}: it is still there")
 
     def _create(self, command: c.Create) -> None:

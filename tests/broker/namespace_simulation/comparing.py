@@ -397,7 +397,7 @@ def _check_counts(world: World, rows: list[Row], report: Report) -> None:
     for row in rows:
         there.setdefault(row.path, Counter())[row.home] += 1
         there[row.path]["bytes"] += row.size_bytes
-    for entity in world.broker.entities():
+    for entity in world.broker.namespace.entities():
         totals = entity.totals_now()
         found = there.pop(entity.path, Counter())
         counted = ([found[home] for home in HOMES], found["bytes"])

@@ -63,7 +63,9 @@ class Numbered:
             return
         marks = {each: run.world.marks_in(command.of, each) for each in homes}
         free = {item.number or 0 for item in items if not item.lock_until and not item.doubts}
-        answer = self._ask(run.world.broker.lock_by_number(command.of + suffix, [item.number or 0 for item in items]))
+        answer = self._ask(
+            run.world.broker.messages.lock_by_number(command.of + suffix, [item.number or 0 for item in items])
+        )
         if answer.error is not None:
             self._judge_busy(command, command.of, answer.error)
             return
@@ -89,7 +91,7 @@ class Numbered:
         if item is None or run.world.is_slow():
             return
         is_certain = run.model.calm and not item.doubts
-        answer = self._ask(run.world.broker.deliver_scheduled(command.of, item.number or 0))
+        answer = self._ask(run.world.broker.messages.deliver_scheduled(command.of, item.number or 0))
         error = answer.error
         if error is None:
             item.doubts.clear()
@@ -114,7 +116,7 @@ class Numbered:
         numbers = sorted(before)
         limit = NO_LIMIT if command.below is None or command.below >= len(numbers) else numbers[command.below]
         available = {item.number for item in run.model.available(command.of, ACTIVE) if item.number in before}
-        request = run.world.broker.claim(command.of, partition, limit, command.count, {})
+        request = run.world.broker.messages.claim(command.of, partition, limit, command.count, {})
         answer = self._ask(request)
         if answer.error is not None:
             self._judge_busy(command, command.of, answer.error)
@@ -172,7 +174,7 @@ class Numbered:
             return
         outcome = c.Settle(0, command.of, command.outcome)
         tokens = [held.token for held, _ in taken]
-        answer = self._ask(run.world.broker.settle(command.of + suffix, tokens, run.outcome(outcome)))
+        answer = self._ask(run.world.broker.messages.settle(command.of + suffix, tokens, run.outcome(outcome)))
         if answer.error is not None and answer.error.condition in LOST:
             if all(is_locked and held.item.lock_sure for held, is_locked in taken):
                 seen = [str(held.item) for held, _ in taken]

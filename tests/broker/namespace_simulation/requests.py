@@ -65,7 +65,7 @@ class Requests:
         holding = None if name is None else run.model.holdings.get((command.of, name))
         mode = ReceiveMode.RECEIVE_AND_DELETE if command.delete else ReceiveMode.PEEK_LOCK
         numbers = [item.number or 0 for item in items]
-        answer = self._ask(run.world.broker.receive_by_sequence_number(command.of, numbers, mode, name))
+        answer = self._ask(run.world.broker.messages.receive_by_sequence_number(command.of, numbers, mode, name))
         if answer.error is not None:
             self._judge_refused(command, items, answer.error, is_held=not shape.sessions or holding is not None)
             return
@@ -102,7 +102,7 @@ class Requests:
         item = held.item
         is_there = item in run.model.items.get(item.label, ()) and held.life == run.world.life
         is_locked = is_there and item.lock_until > run.model.now and item.token == held.token
-        answer = self._ask(run.world.broker.renew_locks(command.of, [held.token]))
+        answer = self._ask(run.world.broker.messages.renew_locks(command.of, [held.token]))
         error = answer.error
         needs_session = run.model.shapes[command.of].sessions and item.home in (ACTIVE, DEFERRED)
         if error is None:
@@ -134,7 +134,9 @@ class Requests:
         seen: list[int] = []
         first = 0
         while True:
-            answer = self._ask(run.world.broker.peek(command.of + suffix, first, command.page, PEEKED_BYTES_MAX))
+            answer = self._ask(
+                run.world.broker.messages.peek(command.of + suffix, first, command.page, PEEKED_BYTES_MAX)
+            )
             if not answer.given:
                 run.report("peek", f"{command} from {first:#x} is not answered")
                 return
@@ -181,9 +183,11 @@ class Requests:
         broker = run.world.broker
         if run.model.is_partitioned(command.of):
             before = [row for row in before if row.number >> 48 == command.partition]
-            request = broker.delete_before(command.of + suffix, command.partition, SEQUENCE_NUMBER_MAX, command.count)
+            request = broker.messages.delete_before(
+                command.of + suffix, command.partition, SEQUENCE_NUMBER_MAX, command.count
+            )
         else:
-            request = broker.delete_messages(command.of + suffix, command.count, run.model.now + 1)
+            request = broker.messages.delete_messages(command.of + suffix, command.count, run.model.now + 1)
         answer = self._ask(request)
         left = {(row.path, row.home, row.number) for row in run.world.rows()}
         gone = [row for row in before if (row.path, row.home, row.number) not in left]

@@ -30,7 +30,7 @@ class Sending:
         self._is_alone = not run.are_many
         self._sent_at = run.world.clock.now_ms()
         shape = run.model.shapes.get(to)
-        entity = run.world.broker.entity(to)
+        entity = run.world.broker.namespace.entity(to)
         self._stores: list[int] = []  # of the partitions
         self._troubles_before = run.world.troubled()
         self._troubles_from = len(run.world.troubles)

@@ -163,7 +163,7 @@ class Sessions:
         if run.world.is_slow() or shape is None or not shape.sessions:
             return
         state = None if command.value is None else command.value.encode()
-        answer = self._ask(run.world.broker.set_session_state(command.of, command.name, state))
+        answer = self._ask(run.world.broker.sessions.set_state(command.of, command.name, state))
         states = run.model.states.setdefault((command.of, command.name), {None})
         if answer.error is None:
             states.clear()
@@ -177,7 +177,7 @@ class Sessions:
         shape = run.model.shapes.get(command.of)
         if run.world.is_slow() or shape is None or not shape.sessions:
             return
-        answer = self._ask(run.world.broker.session_state(command.of, command.name))
+        answer = self._ask(run.world.broker.sessions.state(command.of, command.name))
         self._check_held(command, answer)
         if answer.error is None:
             found = None if answer.result is None else answer.result.decode()
@@ -196,7 +196,7 @@ class Sessions:
         shape = run.model.shapes.get(command.of)
         if run.world.is_slow() or shape is None or not shape.sessions:
             return
-        answer = self._ask(run.world.broker.renew_session(command.of, command.name))
+        answer = self._ask(run.world.broker.sessions.renew(command.of, command.name))
         self._check_held(command, answer)
         if answer.error is not None:
             return

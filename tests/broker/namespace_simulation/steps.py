@@ -197,7 +197,7 @@ class Run:
         sending.is_scheduled = True
         now = self.world.clock.now_ms()
         encoded = [self.encoded(spec) for spec in command.specs]
-        answer = self.world.ask(self.world.broker.schedule(command.to, encoded))
+        answer = self.world.ask(self.world.broker.messages.schedule(command.to, encoded))
 
         foreseen = False
 
@@ -240,7 +240,7 @@ class Run:
         numbers = [item.number or 0 for item in items]
         if command.stranger is not None:
             numbers.append((command.stranger << 48 if self.model.is_partitioned(command.of) else 0) | 0xFFFF_FFFF)
-        answer = self.world.ask(self.world.broker.cancel_scheduled(command.of, numbers))
+        answer = self.world.ask(self.world.broker.messages.cancel_scheduled(command.of, numbers))
         self._pending.append(
             Pending(answer, lambda answer: self._judge_cancel(command, items, dropped, numbers, answer))
         )
@@ -296,7 +296,7 @@ class Run:
         self, command: c.Cancel, numbers: list[int], error: BrokerError, *, is_any_missing: bool
     ) -> None:
         is_partitioned = self.model.is_partitioned(command.of)
-        entity = self.world.broker.entity(command.of)
+        entity = self.world.broker.namespace.entity(command.of)
         assert entity is not None
         places = [entity.partitions[number >> 48 if is_partitioned else 0] for number in numbers]
         if error.condition is Condition.MESSAGE_NOT_FOUND and is_any_missing:
@@ -431,7 +431,7 @@ class Run:
         held = stack.pop(0)
         if not stack:
             del self.held[command.label, command.of]
-        entity = self.world.broker.entity(command.of)
+        entity = self.world.broker.namespace.entity(command.of)
         if entity is None:
             return
         item = held.item

@@ -35,7 +35,7 @@ class Transacting:
             return
         run.known_labels.update(labels)
         broker = run.world.broker
-        ref = broker.transactions.declare(self, lambda: broker.entity(command.via))
+        ref = broker.transactions.declare(self, lambda: broker.namespace.entity(command.via))
         sends: list[c.Send] = []
         settled: list[tuple[c.Settle, Item, bytes, bool]] = []
         failures: list[BrokerError] = []
@@ -48,13 +48,13 @@ class Transacting:
                     sender = broker.open_sender(part.to, detached=lambda _: None)
                     sender.close()
                     for spec in part.specs:
-                        broker.transactional_send(ref, sender, run.encoded(spec), batch=False)
+                        broker.work.send(ref, sender, run.encoded(spec), batch=False)
                 elif part.of in run.model.shapes and (stack := run.held.get((part.label, part.of))):
                     held = stack[0]
                     is_there = held.item in run.model.items.get(part.label, ()) and held.life == run.world.life
                     is_locked = is_there and held.item.lock_until > run.model.now and held.item.token == held.token
                     settled.append((part, held.item, held.token, is_locked))
-                    broker.transactional_settle(ref, part.of, held.token, run.outcome(part))
+                    broker.work.settle(ref, part.of, held.token, run.outcome(part))
             except BrokerError as error:
                 failures.append(error)
         if command.end == "timeout":

@@ -229,7 +229,7 @@ class World:
             for disk in self.disks:
                 disk.dead = True
             self.loop.cancel_all()
-            self.broker.pool.shutdown(wait=False)
+            self.broker.namespace.pool.shutdown(wait=False)
         else:
             self.stop()
         self._slow.clear()
@@ -258,7 +258,7 @@ class World:
     def begin_outage(self, store: int, kind: OutageKind) -> None:
         """A store is out until it is mended."""
         self.troubles.append(store)
-        self.broker.begin_outage(store, Outage(kind, 5_000))
+        self.broker.outages.begin(store, Outage(kind, 5_000))
         if kind is OutageKind.SLOW:
             self._slow.add(store)
 
@@ -272,15 +272,15 @@ class World:
         if self.is_troubled(store) or store in self._slow:
             self.disks[store].fate = Fate.STORED
             self._slow.discard(store)
-            self.broker.end_outage(store)
+            self.broker.outages.end(store)
 
     def is_troubled(self, store: int) -> bool:
         """Whether a store may fail what it is asked for now."""
-        return self.broker.workers[store].outage is not None or self.disks[store].fate is not Fate.STORED
+        return self.broker.namespace.workers[store].outage is not None or self.disks[store].fate is not Fate.STORED
 
     def troubled(self) -> set[int]:
         """The stores that may fail what they are asked for now."""
-        states = zip(self.broker.workers, self.disks, strict=True)
+        states = zip(self.broker.namespace.workers, self.disks, strict=True)
         return {
             store
             for store, (worker, disk) in enumerate(states)
@@ -293,18 +293,18 @@ class World:
 
     def is_busy(self) -> bool:
         """Whether anything is under way between entities."""
-        return bool(self.broker.forwarder.running_count() or self.broker.catalog.deleted)
+        return bool(self.broker.namespace.forwarder.running_count() or self.broker.namespace.catalog.deleted)
 
     def failures(self) -> int:
         """How many batches were not confirmed in this life: their partitions have lost their memory, and all locks."""
-        outages = sum(worker.commit_stats.failures for worker in self.broker.workers)
+        outages = sum(worker.commit_stats.failures for worker in self.broker.namespace.workers)
         return outages + sum(disk.failures for disk in self.disks)
 
     # ---- what is stored
 
     def rows(self) -> list[Row]:
         """Every message in every store."""
-        paths = {entity.queue_id: entity.path for entity in self.broker.entities()}
+        paths = {entity.queue_id: entity.path for entity in self.broker.namespace.entities()}
         if paths != self._paths:
             self._paths = paths
             for disk in self.disks:
@@ -334,7 +334,7 @@ class World:
 
     def marks_in(self, path: str, home: str) -> dict[int, Mark]:
         """For each message in a place, by sequence number: hops, when it expires, failed deliveries."""
-        entity = self.broker.entity(path)
+        entity = self.broker.namespace.entity(path)
         if entity is None:
             return {}
         place = entity.queue_id.to_bytes(4, "big") + bytes((Home[home],))
@@ -352,7 +352,7 @@ class World:
 
     def states(self) -> dict[tuple[str, int], str]:
         """The states of message sessions, by path and number of the session."""
-        paths = {entity.queue_id: entity.path for entity in self.broker.entities()}
+        paths = {entity.queue_id: entity.path for entity in self.broker.namespace.entities()}
         found: dict[tuple[str, int], str] = {}
         for disk in self.disks:
             with disk.view() as view:

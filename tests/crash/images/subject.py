@@ -174,7 +174,7 @@ async def main(data: Path, seed: int, steps: int, fault: str, durability: str) -
     server = Server(small.config(data, durability))
     await server.start()
     for queue in QUEUES:
-        if server.broker.entity(queue) is None:
+        if server.broker.namespace.entity(queue) is None:
             description = QueueDescription(queue, enable_partitioning=True, lock_duration_ms=300_000)
             server.broker.administration.create(description)
     note({"ready": seed})

@@ -47,7 +47,7 @@ async def _run(data: Path, killed: Path | None, durability: str) -> None:
     server = Server(config(data, durability))
     await server.start()
     try:
-        if server.broker.entity("q") is None:
+        if server.broker.namespace.entity("q") is None:
             server.broker.administration.create(QueueDescription("q", enable_partitioning=True))
         await put(server, MESSAGES)
         if killed is not None:

@@ -291,7 +291,7 @@ def test_a_reset_empties_everything_or_goes_back_to_the_start(
     shown = control.get("/entities")["entities"]
     assert {sum(each["messages"].values()) for each in shown} == {0}
     assert ("topic" in [each["path"] for each in shown]) is (to == "empty")
-    plain = server.call(lambda: server.server.broker.find(PLAIN)[0].description)
+    plain = server.call(lambda: server.server.broker.namespace.find(PLAIN)[0].description)
     assert isinstance(plain, QueueDescription)
     assert plain.max_delivery_count == (3 if to == "empty" else 10)
     send(sdk, PLAIN, ServiceBusMessage("again"))

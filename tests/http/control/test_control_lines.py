@@ -90,7 +90,7 @@ def test_every_body_and_type_comes_back_as_it_was(server: EmubusServer, control:
 
     async def fill() -> None:
         broker = server.server.broker
-        sent = await send_each(broker, broker.find(PLAIN)[0], bodies())
+        sent = await send_each(broker, broker.namespace.find(PLAIN)[0], bodies())
         assert all(isinstance(each, int) for each in sent), sent
 
     server.run(fill())

@@ -125,7 +125,11 @@ def test_the_test_kit_takes_and_restores_snapshots(server: EmubusServer, sdk: Se
     assert server.purge() == 0
     server.create(QueueDescription("later"))
     server.reset()
-    assert server.call(lambda: {each.path for each in server.server.broker.entities()}) == {PLAIN, PARTS, SESSIONS}
+    assert server.call(lambda: {each.path for each in server.server.broker.namespace.entities()}) == {
+        PLAIN,
+        PARTS,
+        SESSIONS,
+    }
 
 
 def test_snapshots_are_kept_under_their_names_until_they_are_deleted(control: Http) -> None:

@@ -126,14 +126,14 @@ def ends_of(command: Sequence[str], doers: Mapping[str, Callable[[], None]]) -> 
 
 def detach(server: EmubusServer, name: str) -> None:
     """Detach every link of the entities of a scenario."""
-    for entity in server.call(lambda: [each.path for each in server.server.broker.entities()]):
+    for entity in server.call(lambda: [each.path for each in server.server.broker.namespace.entities()]):
         if entity.startswith(name):
             server.drop_links(entity)
 
 
 def idle_times(server: EmubusServer, name: str) -> list[int | None]:
     """AutoDeleteOnIdle of a scenario's entities, in ms."""
-    entities = server.call(server.server.broker.entities)
+    entities = server.call(server.server.broker.namespace.entities)
     return [each.description.auto_delete_on_idle_ms for each in entities if each.path.startswith(name)]
 
 
@@ -194,4 +194,4 @@ def send_expired(server: EmubusServer, queue: str) -> None:
 
 def passing_entities(server: EmubusServer) -> list[str]:
     """The temporary destinations, and the subscriptions that are not durable."""
-    return [entity.path for entity in server.server.broker.entities() if is_passing(entity.description)]
+    return [entity.path for entity in server.server.broker.namespace.entities() if is_passing(entity.description)]

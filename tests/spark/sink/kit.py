@@ -150,7 +150,7 @@ class Rig:
         found: list[Message] = []
         first = 0
         while True:
-            more = self.server.run(self.server.server.broker.peek(queue, first, PEEK_COUNT, PEEK_BYTES))
+            more = self.server.run(self.server.server.broker.messages.peek(queue, first, PEEK_COUNT, PEEK_BYTES))
             if not more:
                 return found
             for data in more:

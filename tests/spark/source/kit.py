@@ -65,7 +65,7 @@ def options_of(server: EmubusServer, entity: str, *, streaming: bool = True, **r
 
 def stored(server: EmubusServer, entity: str) -> int:
     """How many messages there are."""
-    extents = server.run(server.server.broker.extents(entity))
+    extents = server.run(server.server.broker.messages.extents(entity))
     return sum(each.message_count for each in extents if each is not None)
 
 

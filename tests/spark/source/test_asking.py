@@ -143,13 +143,13 @@ def test_an_idle_query_of_emubus_looks_twice_a_second(
     send_texts(server, queue, 16)
     broker = server.server.broker
     looks: list[str] = []
-    generation = broker.generation
+    generation = broker.messages.generation
 
     def counted(address: str) -> str:
         looks.append(address)
         return generation(address)
 
-    monkeypatch.setattr(broker, "generation", counted)
+    monkeypatch.setattr(broker.messages, "generation", counted)
     reader = StreamReader(options_of(server, queue, pollInterval="200ms"), NUMBERS)
     start = json_again(reader.latestOffset(json_again(reader.initialOffset()), ReadAllAvailable()))
     looks.clear()

@@ -195,7 +195,7 @@ def test_small_batches_wait_for_more_or_for_their_time(server: EmubusServer, que
 def test_gaps_use_up_no_share_of_a_limit(server: EmubusServer, parts: str) -> None:
     send_texts(server, parts, 1600)
     for partition in IDS:
-        server.run(server.server.broker.delete_before(parts, partition, (partition << 48) + 98, 1000))
+        server.run(server.server.broker.messages.delete_before(parts, partition, (partition << 48) + 98, 1000))
     query = Spark(options_of(server, parts, maxMessagesPerTrigger=20))
     query.run()
     assert len(query.rows) == 16 * 3

@@ -196,7 +196,7 @@ def test_a_checkpoint_of_a_release_without_generations_goes_on(
     send_texts(world, "q", 32, first=32)
     query.run()
     assert bodies(query) == list(range(64))
-    assert json.loads(query.offsets[-1])["g"] == world.call(lambda: world.server.broker.generation("q"))
+    assert json.loads(query.offsets[-1])["g"] == world.call(lambda: world.server.broker.messages.generation("q"))
     recreated(world, entity)
     with pytest.raises(ConnectorError, match="generation"):
         query.run()

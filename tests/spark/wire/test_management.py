@@ -218,7 +218,7 @@ def test_any_operation_can_be_asked_and_its_status_read(connection: Connection, 
 
 def test_an_outage_is_retriable(server: EmubusServer, connection: Connection, queue: str) -> None:
     node: Management = connection.management(queue)
-    stores = range(len(server.server.broker.workers))
+    stores = range(len(server.server.broker.namespace.workers))
     server.begin_outage(stores, OutageKind.DOWN)
     try:
         with pytest.raises(ConnectorError) as caught:
