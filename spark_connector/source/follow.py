@@ -455,7 +455,7 @@ class Follower(Polling[Settler]):
         assert backlog is not None
         start, extents, lost = backlog.start, backlog.extents, backlog.lost
         waiting = backlog.waiting
-        is_held = not (all_available or self._is_ending or self._gate.may_go(waiting, monotonic_s()))
+        is_held = not (all_available or self._is_ending or self._polls.gate.may_go(waiting, monotonic_s()))
         limit = None if all_available else count_max
         reach = reach_of(is_held=is_held, waiting=waiting, count_max=limit)
         present = self._present(backlog) if reach is Reach.SHARE else {}

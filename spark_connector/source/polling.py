@@ -1,7 +1,7 @@
-"""The looks at one entity until there is a batch: common to the planners that read by numbers (`follow`, `sub_queue`).
+"""Looks until there is a batch: common to the planners that read by numbers (`follow`, `sub_queue`), and to `several`.
 
 Knows how long Spark's question for the next batch may take, how often to look meanwhile, and when a query that is to
-end does so. Does not know what a look finds. A `Polling` lives in the driver process of a query, on one thread.
+end does so. Does not know what a look finds. These objects live in the driver process of a query, on one thread.
 """
 
 from __future__ import annotations
@@ -47,6 +47,45 @@ def pause_of(*, is_ending: bool, waits: bool, left_s: float) -> Pause:
             return Pause.AGAIN
 
 
+class Polls:
+    """The looks of a query, with pauses between those that find nothing."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._entity = options.entity
+        self._interval_s = options.poll_interval_s
+        self._pace = Pace(options.poll_interval_s, options.requests_per_s)
+        self.gate = TriggerGate(options.min_messages_per_trigger, options.max_trigger_delay_s)
+
+    def until_batch(
+        self, look: Callable[[], Json | None], pause: Callable[[float], Pause], request_count: Callable[[], int]
+    ) -> Json | None:
+        """The first end of a batch that a look finds; None if there is none within `pollInterval`.
+
+        `pause` gets the seconds that are left of it, `request_count` is what the last look took.
+        """
+        deadline_s = monotonic_s() + self._interval_s
+        while True:
+            sleep(self._pace.wait_s(monotonic_s()))
+            end = look()
+            if end is not None:
+                self.gate.went(monotonic_s())
+                self._pace.found()
+                return end
+            self._pace.nothing(request_count(), monotonic_s())
+            left_s = deadline_s - monotonic_s()
+            step = pause(left_s)
+            log.debug("%s: %s", self._entity, step)
+            match step:
+                case Pause.OUTAGE:
+                    continue
+                case Pause.END | Pause.OVER:
+                    return None
+                case Pause.AGAIN:
+                    sleep(min(left_s, self._pace.wait_s(monotonic_s())))
+                    if deadline_s <= monotonic_s():
+                        return None
+
+
 class Polling(ABC, Generic[S]):
     """Looks at an entity, and what it takes to do so: extents, outages, pauses, deletion."""
 
@@ -54,8 +93,7 @@ class Polling(ABC, Generic[S]):
         self._options = options
         self._extents = ExtentTracker(options)
         self._outage = OutageWatch(options.entity, options.on_outage, options.outage_timeout_s)
-        self._pace = Pace(options.poll_interval_s, options.requests_per_s)
-        self._gate = TriggerGate(options.min_messages_per_trigger, options.max_trigger_delay_s)
+        self._polls = Polls(options)
         self._settler = settler
 
     @property
@@ -78,30 +116,19 @@ class Polling(ABC, Generic[S]):
 
     def _poll(self, look: Callable[[], object], count_max: int | None, *, all_available: bool) -> Json | None:
         """The end of the next batch; None if there are no messages within `pollInterval`."""
-        deadline_s = monotonic_s() + self._options.poll_interval_s
-        while True:
-            sleep(self._pace.wait_s(monotonic_s()))
+
+        def find() -> Json | None:
             look()
             taken = self._take(count_max, all_available=all_available)
-            if taken is not None:
-                self._gate.went(monotonic_s())
-                self._pace.found()
-                return taken[0]
-            self._pace.nothing(self.request_count, monotonic_s())
-            left_s = deadline_s - monotonic_s()
-            pause = pause_of(is_ending=self._is_ending, waits=self._outage.waits, left_s=left_s)
-            log.debug("%s: %s", self._options.entity, pause)
-            match pause:
-                case Pause.OUTAGE:
-                    continue
-                case Pause.END | Pause.OVER:
-                    break
-                case Pause.AGAIN:
-                    sleep(min(left_s, self._pace.wait_s(monotonic_s())))
-                    if deadline_s <= monotonic_s():
-                        break
-        self.rest()
-        return None
+            return None if taken is None else taken[0]
+
+        def pause(left_s: float) -> Pause:
+            return pause_of(is_ending=self._is_ending, waits=self._outage.waits, left_s=left_s)
+
+        end = self._polls.until_batch(find, pause, lambda: self.request_count)
+        if end is None:
+            self.rest()
+        return end
 
     def rest(self) -> None:
         """There is nothing to read now: wait until what is finished is deleted."""

@@ -333,7 +333,9 @@ class SubQueueFollower(Polling[ExactSettler]):
         look = self._last
         assert look is not None
         unread, start = look.unread, look.start
-        is_held = not (all_available or self._frozen is not None or self._gate.may_go(size_of(unread), monotonic_s()))
+        is_held = not (
+            all_available or self._frozen is not None or self._polls.gate.may_go(size_of(unread), monotonic_s())
+        )
         batch = () if is_held else _shared(unread, None if all_available else count_max)
         if not (batch or look.must_store):
             return None

@@ -19,10 +19,9 @@ from pyspark.sql.datasource import InputPartition
 from ...errors import Code, ConnectorError
 from ...options import SourceOptions
 from ...position import Earliest
-from ...timing import monotonic_s, sleep
-from ..admission import TriggerGate
-from ..pace import Pace
+from ...timing import monotonic_s
 from ..plan import RangeGroup, RangeTask, grouped
+from ..polling import Pause, Polls, pause_of
 from .members import is_chosen, is_named, options_of, paths_of
 from .offsets import Json, joined, separated
 
@@ -95,8 +94,7 @@ class JointPlanner:
         self._listed_at_s: float | None = None
         self._listed: list[str] = []
         self._turn = 0  # who is asked first of those whose backlogs are not known
-        self._pace = Pace(options.poll_interval_s, options.requests_per_s)
-        self._gate = TriggerGate(options.min_messages_per_trigger, options.max_trigger_delay_s)
+        self._polls = Polls(options)
 
     # ---- Spark's calls, in their order
 
@@ -127,23 +125,18 @@ class JointPlanner:
                 "source its start: read each entity by a query of its own",
             )
         starts = separated(start_json)
-        deadline_s = monotonic_s() + self._options.poll_interval_s
-        while True:
-            sleep(self._pace.wait_s(monotonic_s()))
+
+        def find() -> Json | None:
             ends = self._advance(starts, count_max, all_available)
-            if ends is not None:
-                self._gate.went(monotonic_s())
-                self._pace.found()
-                return joined(ends)
-            self._pace.nothing(sum(each.request_count for each in self._planners.values()), monotonic_s())
-            if self._is_frozen and any(each.waits for each in self._planners.values()):
-                continue
-            left_s = deadline_s - monotonic_s()
-            if self._is_frozen or left_s <= 0:
-                break
-            sleep(min(left_s, self._pace.wait_s(monotonic_s())))
-            if deadline_s <= monotonic_s():
-                break
+            return None if ends is None else joined(ends)
+
+        def pause(left_s: float) -> Pause:
+            waits = any(each.waits for each in self._planners.values())
+            return pause_of(is_ending=self._is_frozen, waits=waits, left_s=left_s)
+
+        end = self._polls.until_batch(find, pause, lambda: sum(each.request_count for each in self._planners.values()))
+        if end is not None:
+            return end
         for planner in self._planners.values():
             planner.rest()
         return start_json
@@ -178,7 +171,7 @@ class JointPlanner:
         waiting = self._look(starts)
         known = sum(count for count in waiting.values() if count is not None)
         is_held = not (all_available or self._is_frozen) and None not in waiting.values()
-        if is_held and not self._gate.may_go(known, monotonic_s()):
+        if is_held and not self._polls.gate.may_go(known, monotonic_s()):
             return None
         ends: dict[str, Json] = {}
         left = None if all_available else count_max
