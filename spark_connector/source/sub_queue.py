@@ -333,10 +333,8 @@ class SubQueueFollower(Polling[ExactSettler]):
         look = self._last
         assert look is not None
         unread, start = look.unread, look.start
-        is_held = not (
-            all_available or self._frozen is not None or self._polls.gate.may_go(size_of(unread), monotonic_s())
-        )
-        batch = () if is_held else _shared(unread, None if all_available else count_max)
+        may_go = all_available or self._is_ending or self._polls.gate.may_go(size_of(unread), monotonic_s())
+        batch = _shared(unread, None if all_available else count_max) if may_go else ()
         if not (batch or look.must_store):
             return None
         listing = look.listing
