@@ -432,11 +432,25 @@ SPARK_KEYS = frozenset({"path", "paths", "checkpointlocation", "queryname"}) | f
 )
 SPARK_KEY_PREFIXES = ("option.", "spark.")
 
-# What users of neighbouring connectors would write.
+# What users of neighbouring connectors would write; for Kafka's see
+# https://spark.apache.org/docs/latest/streaming/structured-streaming-kafka-integration.html
 FOREIGN_NAMES = {
     "bootstrap.servers": "connectionString",
     "subscribe": "queue",
     "assign": "queue",
+    "subscribepattern": "entityPattern",
+    "group.id": "subscription",
+    "groupidprefix": "subscription",
+    "startingtimestamp": "startingPosition",
+    "startingoffsetsbytimestamp": "startingPosition",
+    "endingtimestamp": "endingPosition",
+    "endingoffsetsbytimestamp": "endingPosition",
+    "includeheaders": "the column applicationProperties",
+    "security.protocol": "tls",
+    "sasl.jaas.config": "connectionString",
+    "ssl.truststore.location": "caFile",
+    "kafkaconsumer.polltimeoutms": "operationTimeout",
+    "fetchoffset.numretries": "retryTimeout",
     "consumergroup": "subscription",
     "eventhubname": "queue",
     "receivemode": "mode",

@@ -333,6 +333,9 @@ def test_what_can_only_be_read_is_refused_as_a_sink(path: str) -> None:
         ),
         ("servicebus.peekBatchSize", "there is no option 'servicebus.peekBatchSize': did you mean peekBatchSize?"),
         ("eventhubs.consumerGroup", "there is no option 'eventhubs.consumerGroup': take subscription"),
+        ("kafka.group.id", "there is no option 'kafka.group.id': take subscription"),
+        ("subscribePattern", "there is no option 'subscribePattern': take entityPattern"),
+        ("includeHeaders", "there is no option 'includeHeaders': take the column applicationProperties"),
         ("batchSizeByte", "there is no option 'batchSizeByte': did you mean batchSizeBytes?"),
     ],
 )
@@ -352,6 +355,7 @@ def test_every_name_of_a_neighbour_leads_to_an_option_or_a_column() -> None:
     names = {option.name for option in OPTIONS}
     assert {target for target in FOREIGN_NAMES.values() if target not in names} == {
         "the column sessionId",
+        "the column applicationProperties",
         "startingPosition and endingPosition to narrow a read",
     }
 
