@@ -112,14 +112,15 @@ class Locks:
     unless the lock duration has changed.
     """
 
-    __slots__ = ("_last_rank", "_undo", "by_number", "by_token", "timed")
+    __slots__ = ("_last_rank", "by_number", "by_token", "timed", "undo")
 
     def __init__(self) -> None:
         self.by_token: dict[bytes, Lock] = {}
         self.by_number: dict[int, Lock] = {}
         self.timed: OrderedDict[int, LockGroup] = OrderedDict()  # by rank
         self._last_rank = 0
-        self._undo: list[Callable[[], None]] = []  # undoes the batch's changes
+        self.undo: list[Callable[[], None]] = []
+        """What undoes the batch's changes; empty if it has changed no lock."""
 
     def __len__(self) -> int:
         return len(self.by_token)
@@ -138,7 +139,7 @@ class Locks:
         group.set_rank(first)
         ranks = count(first)
         locks = list(map(_new_lock, zip(tokens, numbers, sizes_bytes, expiries, ranks, repeat(group))))
-        self._undo.append(partial(self._drop, locks))
+        self.undo.append(partial(self._drop, locks))
         self.by_token.update(zip(tokens, locks, strict=True))
         self.by_number.update(zip(numbers, locks, strict=True))
         group.locks.update(zip(numbers, locks, strict=True))
@@ -147,7 +148,7 @@ class Locks:
 
     def remove(self, locks: Sequence[Lock]) -> None:
         """Remove locks."""
-        self._undo.append(partial(self._restore, locks))
+        self.undo.append(partial(self._restore, locks))
         self._drop(locks)
 
     def _drop(self, locks: Sequence[Lock]) -> None:
@@ -169,12 +170,12 @@ class Locks:
 
     def keep(self) -> None:
         """Keep the changes of the committed batch."""
-        self._undo.clear()
+        self.undo.clear()
 
     def roll_back(self) -> None:
         """Undo the changes of the batch, the last one first."""
-        while self._undo:
-            self._undo.pop()()
+        while self.undo:
+            self.undo.pop()()
         for group in self.timed.values():
             sort_by_rank(group.locks)
         self.sort()

@@ -107,6 +107,7 @@ class Partition:
         self._sibling = sibling
         description = ref.description
         with_sessions = not isinstance(description, TopicDescription) and description.requires_session
+        self.has_sessions = with_sessions
         self._settle = SettleHandlers(self.state, with_sessions)
         self._sessions = MessageSessions(self.state, self._settle) if with_sessions else None
         self._receive = ReceiveHandlers(self.state, self._sessions)

@@ -26,11 +26,6 @@ class Histogram:
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0
 
-    def add(self, value: int) -> None:
-        """Count a value."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
-
 
 class CommitStats:
     """Histograms of one store's commits: latency (microseconds) and requests per batch; the number of failures."""
@@ -44,8 +39,11 @@ class CommitStats:
 
     def committed(self, request_count: int, took_us: int) -> None:
         """Count a commit."""
-        self.latency_us.add(took_us)
-        self.sizes.add(request_count)
+        latency_us, sizes = self.latency_us, self.sizes
+        latency_us.counts[bisect_left(LATENCY_BOUNDS_US, took_us)] += 1
+        latency_us.total += took_us
+        sizes.counts[bisect_left(SIZE_BOUNDS, request_count)] += 1
+        sizes.total += request_count
 
     def failed(self) -> None:
         """Count a failed commit."""

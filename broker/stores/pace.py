@@ -23,39 +23,44 @@ class Pace:
     """The time that workers have used in this turn of the loop."""
 
     def __init__(self) -> None:
-        self._used_us = 0
+        self.used_us = 0
+        """In this turn; a batch need not `wait` up to TURN_US."""
         self._next_turn = asyncio.Event()
 
     def add(self, used_us: int) -> None:
         """A worker has worked for so many microseconds without waiting."""
-        if not self._used_us:
+        if not self.used_us:
             asyncio.get_running_loop().call_soon(self._begin_turn)
-        self._used_us += used_us or 1
+        self.used_us += used_us or 1
 
     def _begin_turn(self) -> None:
-        self._used_us = 0
+        self.used_us = 0
         self._next_turn.set()
         self._next_turn.clear()  # those that waited go on
 
     async def pause(self) -> None:
         """Let the loop turn, and wait for a turn that has time left."""
-        if not self._used_us:
+        if not self.used_us:
             asyncio.get_running_loop().call_soon(self._begin_turn)
-            self._used_us = 1
+            self.used_us = 1
         await self._next_turn.wait()
-        while self._used_us > TURN_US:
+        while self.used_us > TURN_US:
             await self._next_turn.wait()
 
-    async def wait(self, requests: Sequence[Submitted], expected_bytes: int) -> None:
+    async def wait(self, *, large: bool) -> None:
         """Large batches wait for a turn that has time left, small ones for the next turn if much is used."""
-        if self._used_us > TURN_US and _is_large(requests, expected_bytes):
-            while self._used_us > TURN_US:
+        if large:
+            while self.used_us > TURN_US:
                 await self._next_turn.wait()
-        elif self._used_us > SMALL_TURN_US:
+        elif self.used_us > SMALL_TURN_US:
             await self._next_turn.wait()  # once: large ones would be ready before it in each
 
 
-def _is_large(requests: Sequence[Submitted], expected_bytes: int) -> bool:
-    return expected_bytes > LARGE_BYTES or any(
-        isinstance(request, Receive | ReceiveFromSession) and request.count > LARGE_COUNT for _, request in requests
-    )
+def is_large(requests: Sequence[Submitted], expected_bytes: int) -> bool:
+    """Whether a batch of these requests, which expects to write so much, is large."""
+    if expected_bytes > LARGE_BYTES:
+        return True
+    for _, request in requests:
+        if isinstance(request, Receive | ReceiveFromSession) and request.count > LARGE_COUNT:
+            return True
+    return False

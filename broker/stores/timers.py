@@ -35,6 +35,8 @@ class StoreTimers:
         self._rows_due = rows_due
         self._lock_ends: list[tuple[int, int]] = []  # (instant, queue id), a heap
         self._lock_end_of: dict[int, int] = {}  # the valid entry of a queue in that heap
+        self.unwatched: set[int] = set()
+        """Queues whose earliest lock has ended, until a batch has ended it: no later end of theirs is in the heap."""
         self._next_due: int | None = None
         self._due_from = FIRST_DUE  # earlier rows were read; the remaining ones are of locked messages
         self._aside: set[bytes] = set()  # keys of rows that can't be processed
@@ -67,15 +69,28 @@ class StoreTimers:
         """Process these rows (instant, what, number) no more in this run of the program."""
         self._aside.update(DUE_KEY.pack(at, queue_id, what, number) for at, what, number in rows)
 
-    def row_added(self, at: int) -> None:
-        """Note a new row of `due` for the instant `at` (Unix ms)."""
-        self._due_from = min(self._due_from, DUE_KEY.pack(at, 0, 0, 0))
-        if self._next_due is None or at < self._next_due:
-            self._next_due = at
+    def batch_ended(
+        self, touched: Mapping[int, Partition], changed: Mapping[int, Partition], next_due: int | None
+    ) -> None:
+        """A batch is stored that has executed requests to the partitions `touched`, by queue id.
+
+        Those in `changed` have other locks than before; `next_due` is the earliest instant of the new rows of `due`
+        (Unix ms).
+        """
+        if next_due is not None:
+            self._due_from = min(self._due_from, DUE_KEY.pack(next_due, 0, 0, 0))
+            if self._next_due is None or next_due < self._next_due:
+                self._next_due = next_due
+        self.watch_locks(changed)
+        if self.unwatched:
+            # Their locks may have gone before they were to end: then that batch has changed nothing.
+            self.watch_locks({each: touched[each] for each in self.unwatched if each in touched})
+        self.arm()
 
     def watch_locks(self, partitions: Mapping[int, Partition]) -> None:
         """Note the earliest end of a lock of each partition (by queue id)."""
         for queue_id, partition in partitions.items():
+            self.unwatched.discard(queue_id)
             at = partition.next_lock_end()
             known = self._lock_end_of.get(queue_id)
             if at is not None and (known is None or at < known):
@@ -101,6 +116,7 @@ class StoreTimers:
             at, queue_id = heapq.heappop(self._lock_ends)
             if self._lock_end_of.get(queue_id) == at:
                 del self._lock_end_of[queue_id]
+                self.unwatched.add(queue_id)
                 self._locks_ended(queue_id)
         if self._next_due is not None and self._next_due <= now:
             self.is_due = True

@@ -21,7 +21,7 @@ from emubus.broker.model.descriptions import EntityStatus, QueueDescription, Top
 from emubus.broker.service_errors import key_missing, mixed_ids
 
 from .driving import decoded, encoded, read
-from .namespace import Receiver, open_broker, per_partition, send
+from .namespace import Receiver, loop_turns, open_broker, per_partition, send
 
 PARTITIONED = QueueDescription("parts", enable_partitioning=True)
 PLAIN = QueueDescription("plain")
@@ -241,6 +241,23 @@ async def test_an_expired_lock_comes_back_when_the_clock_moves() -> None:
     error = await receiver.settle(delivery, Complete())
     assert error is not None
     assert error.condition is Condition.MESSAGE_LOCK_LOST
+
+
+async def test_a_lock_ends_at_its_time_after_an_earlier_one_was_settled() -> None:
+    clock = Clock(frozen=True)
+    broker = open_broker(QueueDescription("q", lock_duration_ms=60_000), clock=clock)
+    await send(broker, "q", encoded("settled"))
+    await send(broker, "q", encoded("forgotten"))
+    receiver = Receiver(broker, "q")
+    (settled,) = await receiver.receive(1)
+    clock.advance(10_000)
+    await receiver.receive(1)
+    assert await receiver.settle(settled, Complete()) is None
+    clock.advance(50_000)  # where the lock of the settled one would have ended
+    await loop_turns(20)
+    clock.advance(10_000)
+    (again,) = await receiver.receive(1)
+    assert bytes(decoded([again])[0].body) == b"forgotten"
 
 
 async def test_messages_expire_without_anybody_receiving(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.partition.receive import ReceiveHandlers
 from emubus.broker.partition.requests import Peek
 from emubus.broker.partition.turn import Turn
-from emubus.broker.stores.worker import BATCH_US
+from emubus.broker.stores.batch_runner import BATCH_US
 
 from .namespace import _brokers_stop, brokers_stop, loop_turns, open_broker
 from .rules.messages import encoded

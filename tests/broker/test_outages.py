@@ -42,7 +42,7 @@ async def test_a_store_whose_worker_stops_by_a_mistake_refuses_and_the_others_go
 ) -> None:
     broker = open_broker(QUEUE, clock=clock)
     stopped = partition_for_key("a", 16)
-    monkeypatch.setattr(broker.namespace.workers[stopped], "_next_batch", asyncio.Event)  # can't be awaited
+    monkeypatch.setattr(broker.namespace.workers[stopped]._runner, "run", asyncio.Event)  # can't be awaited
     begin(broker, OutageKind.SLOW, (stopped,))
     broker.outages.end(stopped)
     await loop_turns(5)

@@ -9,7 +9,7 @@ from emubus.broker.api import ReceiveMode
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.partition.requests import Receive
 from emubus.broker.stores.batches import Submitted
-from emubus.broker.stores.pace import LARGE_BYTES, LARGE_COUNT, TURN_US, Pace
+from emubus.broker.stores.pace import LARGE_BYTES, LARGE_COUNT, TURN_US, Pace, is_large
 
 from .acts import nothing
 from .driving import Place
@@ -26,7 +26,7 @@ class Stores:
         self.order: list[int] = []
 
     async def execute(self, index: int, requests: list[Submitted], expected_bytes: int) -> None:
-        await self.pace.wait(requests, expected_bytes)
+        await self.pace.wait(large=is_large(requests, expected_bytes))
         self.pace.add(BATCH_US)
         self.order.append(index)
 
