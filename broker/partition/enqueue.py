@@ -7,6 +7,7 @@ Does not know how outbox messages reach their targets (`outbox`). Owned by a `Pa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from .. import service_errors
@@ -47,6 +48,8 @@ class Origin(NamedTuple):
 
 
 NEW: Final = Origin()
+size_bytes_of: Final[Callable[[Message], int]] = attrgetter("size_bytes")
+scheduled_for: Final[Callable[[Message], int | None]] = attrgetter("scheduled_enqueue_at")
 SCHEDULED_HERE: Final = Origin(was_scheduled=True)
 
 
@@ -101,7 +104,7 @@ class EnqueueHandlers:
             and not description.requires_session
             and not description.requires_duplicate_detection
             and description.forward_to is None
-            and {message.scheduled_enqueue_at for message in messages} == {None}
+            and set(map(scheduled_for, messages)) == {None}
         )
 
     def _note_refused(self, run: Send, error: BrokerError, turn: Turn) -> None:
@@ -117,13 +120,15 @@ class EnqueueHandlers:
             numbers = range(number, number + len(rows))
             turn.note(EventKind.SENT, state.ref, numbers, messages, by=request.by, others_left=request.left)
         turn.count(state.queue_id, Counted.SENT, len(rows))
-        state.active_queue.extend(number, rows)
-        state.announce_ready(state.active_queue, turn)
+        ready_queue = state.active_queue
+        ready_queue.extend(number, rows)
+        if not ready_queue.announced:
+            state.announce_ready(ready_queue, turn)
 
     def refusal(self, messages: Sequence[Message], turn: Turn) -> BrokerError | None:
         """The error if these messages, each counted once, would exceed the entity's size; a topic's copies may."""
-        state, size_bytes = self._state, sum([message.size_bytes for message in messages])
-        used = state.bytes_used(turn.view)
+        state, size_bytes = self._state, sum(map(size_bytes_of, messages))
+        used = state.rows.counters.bytes_used if state.rows.total is None else state.bytes_used(turn.view)
         if used + size_bytes <= state.ref.size_bytes_max:
             return None
         kind = "Queue" if state.ref.routing is None else "Topic"

@@ -59,30 +59,28 @@ class SessionLock(Protocol):
 class LockGroup:
     """What the locks of one answer to a receiver share; within a message session they end with the session's lock."""
 
-    __slots__ = ("_until_at", "home", "locks", "rank", "ready_queue", "session_lock")
+    __slots__ = ("home", "locks", "own_until_at", "rank", "ready_queue", "session_lock")
 
     def __init__(self, home: Home, ready_queue: LockSource, until_at: int, session_lock: SessionLock | None) -> None:
         self.home = home
         self.ready_queue = ready_queue
-        self._until_at = until_at
+        self.own_until_at = until_at
+        """The end of the locks outside a session (Unix ms)."""
         self.session_lock = session_lock
         # By sequence number; a session's locks are together, whatever answer they come from.
         self.locks: dict[int, Lock] = {} if session_lock is None else session_lock.locks
-        self.rank = 0  # of its first lock
+        self.rank = 0
+        """Of its first lock; it orders groups with the same end."""
 
     @property
     def until_at(self) -> int:
         """The end of the locks (Unix ms)."""
-        return self._until_at if self.session_lock is None else self.session_lock.until_at
+        return self.own_until_at if self.session_lock is None else self.session_lock.until_at
 
     @property
     def session(self) -> int:
         """The number of the session, 0 without session."""
         return 0 if self.session_lock is None else self.session_lock.number
-
-    def set_rank(self, rank: int) -> None:
-        """Set the order among groups with the same end."""
-        self.rank = rank
 
 
 class Lock(NamedTuple):
@@ -102,6 +100,9 @@ class Lock(NamedTuple):
 
 
 group_of: Final[Callable[[Lock], LockGroup]] = attrgetter("group")
+number_of: Final[Callable[[Lock], int]] = attrgetter("number")
+size_bytes_of: Final[Callable[[Lock], int]] = attrgetter("size_bytes")
+expires_at_of: Final[Callable[[Lock], int]] = attrgetter("expires_at")
 _new_lock: Final[Callable[[tuple[object, ...]], Lock]] = partial(tuple.__new__, Lock)  # faster than `Lock(…)`
 
 
@@ -136,7 +137,7 @@ class Locks:
         """Add the locks of a new `group`; the sequences have the fields of `Lock`."""
         first = self._last_rank + 1
         self._last_rank += len(tokens)
-        group.set_rank(first)
+        group.rank = first
         ranks = count(first)
         locks = list(map(_new_lock, zip(tokens, numbers, sizes_bytes, expiries, ranks, repeat(group))))
         self.undo.append(partial(self._drop, locks))
@@ -168,10 +169,6 @@ class Locks:
             if group.session_lock is None:
                 self.timed[group.rank] = group
 
-    def keep(self) -> None:
-        """Keep the changes of the committed batch."""
-        self.undo.clear()
-
     def roll_back(self) -> None:
         """Undo the changes of the batch, the last one first."""
         while self.undo:
@@ -195,7 +192,7 @@ class Locks:
                 continue
             if lock.group is not group:
                 group = lock.group
-                ended = group.until_at <= now
+                ended = (group.own_until_at if group.session_lock is None else group.until_at) <= now
             if not ended:
                 found[token] = lock
         return found

@@ -129,7 +129,7 @@ class Partition:
 
     def keep(self) -> None:
         """Keep the changes of the batch: it is committed, or had nothing to store."""
-        self.state.locks.keep()
+        self.state.locks.undo.clear()
         if self._sessions is not None:
             self._sessions.keep()
 
@@ -146,11 +146,11 @@ class Partition:
 
     def next_lock_end(self) -> int | None:
         """When the earliest lock of a message or a session ends (Unix ms), None without locks."""
-        group = self.state.locks.first()
+        first = next(iter(self.state.locks.timed.values()), None)
         session_end = None if self._sessions is None else self._sessions.next_end()
-        if group is None:
+        if first is None:
             return session_end
-        return group.until_at if session_end is None else min(group.until_at, session_end)
+        return first.own_until_at if session_end is None else min(first.own_until_at, session_end)
 
     def locked_count(self) -> int:
         """How many messages are locked."""

@@ -23,6 +23,7 @@ from .records import (
     message_key,
     session_message_key,
     unpack_message_key,
+    value_of,
 )
 from .step import Selection
 
@@ -168,16 +169,22 @@ class ReadyQueue:
 
     def extend(self, number: int, rows: Sequence[tuple[bytes, bytes]]) -> None:
         """Append new messages with the numbers from `number` on, the highest; `rows` are their keys and rows."""
+        if self.more_in_store:
+            return
+        window, budget, first = self._window, self._budget, number
+        left = min(WINDOW_BYTES_MAX - self._window_bytes, budget.bytes_max - budget.bytes_used)
+        used_bytes = 0
         for _, row in rows:
-            size = len(row)
-            if self.more_in_store or not self._fits(size):
+            if len(window) >= WINDOW_MESSAGES_MAX or used_bytes + len(row) > left:
                 self.more_in_store = True
-                return
-            self._window.append((number, row))
-            self._window_bytes += size
-            self._budget.bytes_used += size
+                break
+            window.append((number, row))
+            used_bytes += len(row)
             number += 1
+        if number > first:
             self.next_read = number
+        self._window_bytes += used_bytes
+        budget.bytes_used += used_bytes
 
     def first(self, view: Reader, average_bytes: int) -> tuple[int, bytes] | None:
         """The message that `take` returns next (sequence number, row), None if the queue is empty; it stays."""
@@ -246,7 +253,7 @@ class ReadyQueue:
                 self.gone -= removed
                 rows = [row for row in rows if row[0] not in removed]
             found += rows
-            bytes_max -= sum([len(row) for _, row in rows])
+            bytes_max -= sum(map(len, map(value_of, rows)))
         return found
 
     def take_selected(
@@ -351,13 +358,6 @@ class ReadyQueue:
         available = {*numbers, *self._returned} - self.gone
         assert not any(number in self._locked for number in available)
         assert all(number < cursor.next_read for cursor in self._cursors.values() for number in cursor.returned)
-
-    def _fits(self, size: int) -> bool:
-        return (
-            len(self._window) < WINDOW_MESSAGES_MAX
-            and self._window_bytes + size <= WINDOW_BYTES_MAX
-            and self._budget.bytes_used + size <= self._budget.bytes_max
-        )
 
     def _read_ahead(self, view: Reader, average_bytes: int) -> None:
         left = min(WINDOW_BYTES_MAX, max(0, self._budget.bytes_max - self._budget.bytes_used))

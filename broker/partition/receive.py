@@ -25,7 +25,7 @@ from ..message.stored import parse_stored
 from ..model.descriptions import SubscriptionDescription
 from .locks import HeldSession, LockGroup, LockSource
 from .ready_queue import Reader
-from .records import MESSAGES, Home, Record, expiries_of, message_key
+from .records import MESSAGES, Home, Record, expiries_of, message_key, value_of
 from .requests import (
     DeleteMessages,
     GetExtent,
@@ -339,7 +339,7 @@ class ReceiveHandlers:
             if delays is None and not any(ends):
                 taken += rows
                 expiries += ends
-                bytes_left -= sum([len(row) for _, row in rows])
+                bytes_left -= sum(map(len, map(value_of, rows)))
                 continue
             for at, (number, row) in enumerate(rows):
                 if 0 < ends[at] <= turn.now:
@@ -384,14 +384,14 @@ class ReceiveHandlers:
             return []
         state = self._state
         tokens = new_lock_tokens(state.index, len(rows))
-        numbers = [number for number, _ in rows]
+        numbers = list(map(itemgetter(0), rows))
         turn.count(state.queue_id, Counted.DELIVERED, len(numbers), group.ready_queue.sub_queue)
         if turn.events is not None:
             if mode is ReceiveMode.PEEK_LOCK:
                 turn.note(EventKind.LOCKED, state.ref, numbers, by=by, until_at=group.until_at)
             else:
                 turn.note(EventKind.RECEIVED, state.ref, numbers, by=by)
-        sizes = [len(row) for _, row in rows]
+        sizes = list(map(len, map(value_of, rows)))
         # Of a message that the receiver asked for by its number.
         is_ready = group.home is group.ready_queue.home
         message_state = (0 if by_operator else None) if is_ready else STATES[group.home]

@@ -20,7 +20,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from enum import IntEnum
+from itertools import repeat
+from operator import itemgetter
 from struct import Struct
+from typing import Final
 
 from ..identity import folded
 from ..message.stored_form import ROW_HEAD, ROW_HEAD_BYTES, is_of_scheduled
@@ -99,6 +102,7 @@ INSTANT = Struct(">q")
 # next counter, bytes used, message count of each home
 STATE_VALUE = Struct(f">QQ{len(HOMES)}Q")
 
+value_of: Final = itemgetter(1)  # of a row; in a `map` it costs no frame for a message alone
 message_key = KEY.pack
 unpack_message_key = KEY.unpack
 due_key = DUE_KEY.pack
@@ -250,7 +254,7 @@ def active_rows(queue_id: int, number: int, now: int, forms: Sequence[bytes]) ->
 
 def expiries_of(rows: Sequence[tuple[int, bytes]]) -> list[int]:
     """Return when the times to live of messages (sequence number, row) end; Unix ms, 0: never."""
-    return [_unpack_instant(row, _EXPIRES_AT)[0] for _, row in rows]
+    return list(map(itemgetter(0), map(_unpack_instant, map(value_of, rows), repeat(_EXPIRES_AT))))
 
 
 def record_version(row: bytes) -> int:

@@ -17,7 +17,7 @@ from ..errors import BrokerError
 from ..message.bounds import changes_refusal
 from ..message.stored import EncodedProperties, encoded_properties, with_encoded_properties
 from ..outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
-from .locks import Lock, group_of
+from .locks import Lock, expires_at_of, group_of, number_of, size_bytes_of
 from .records import MESSAGES, Home, Record, message_key
 from .requests import ExpireLocks, Renew, RunDone, Settle
 from .state import PartitionState
@@ -112,7 +112,7 @@ class SettleHandlers:
         state.locks.remove(locks)
         for group, of_group in groupby(locks, group_of):
             ended = list(of_group)
-            numbers = [lock.number for lock in ended]
+            numbers = list(map(number_of, ended))
             if type(outcome) in EVENTS:
                 event, counted = EVENTS[type(outcome)]
                 turn.count(state.queue_id, counted, len(ended), group.ready_queue.sub_queue)
@@ -120,9 +120,11 @@ class SettleHandlers:
                     changes = {name: str(value) for name, value in _changes(outcome).items()}
                     turn.note(event, state.ref, numbers, properties=changes)
             if isinstance(outcome, Complete):
-                size_bytes = sum([lock.size_bytes for lock in ended])
-                expiries = [lock.expires_at for lock in ended]
-                state.remove(group.home, numbers, size_bytes, expiries, group.session, turn)
+                size_bytes, expiries = sum(map(size_bytes_of, ended)), list(map(expires_at_of, ended))
+                if group.session_lock is None:
+                    state.rows.remove(group.home, numbers, size_bytes, turn, expiries)
+                else:
+                    state.remove(group.home, numbers, size_bytes, expiries, group.session, turn)
             else:
                 for lock in ended:
                     self._move(lock, outcome, turn)

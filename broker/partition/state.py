@@ -6,7 +6,10 @@ handlers do (`enqueue`, `outbox`, `receive`, `settle`, `sessions`). Owned by a `
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
+from operator import attrgetter
+from typing import Final
 
 from ..address import SubQueue
 from ..message.message import INSTANT_MS_MAX, Message
@@ -36,12 +39,16 @@ from .records import (
     message_key,
     pack_head,
     session_message_key,
+    value_of,
 )
 from .step import Counted, EventKind, PartitionRef, Receivable
 from .turn import Turn
 
 REASON_EXPIRED = "TTLExpiredException"
 TEXT_EXPIRED = "The message expired and was dead lettered."
+
+
+form_of: Final[Callable[[Message], bytes | None]] = attrgetter("form")
 
 
 class PartitionState:
@@ -220,7 +227,7 @@ class PartitionState:
         """
         default_ttl_ms = self.receivable.default_ttl_ms
         first = number = self.rows.take_numbers(len(messages))
-        forms = [form for message in messages if (form := message.form) is not None]
+        forms = list(filter(None, map(form_of, messages)))
         if default_ttl_ms is None and len(forms) == len(messages):
             rows = active_rows(self.queue_id, number, turn.now, forms)
         else:
@@ -305,12 +312,20 @@ class Rows:
     def put(self, home: Home, rows: Sequence[tuple[bytes, bytes]], turn: Turn) -> None:
         """Store new messages (key and row) in `home`."""
         turn.rows.extend(rows)
-        self._changed(home, len(rows), sum([len(row) for _, row in rows]), turn)
+        size_bytes = sum(map(len, map(value_of, rows)))
+        self.counters.add(home, len(rows), size_bytes)
+        turn.touched[self.queue_id] = self.counters
+        if self.total is not None:
+            self.total.add(size_bytes)
 
     def replace(self, home: Home, number: int, row: bytes, old_bytes: int, turn: Turn) -> None:
         """Replace the row of a message; `old_bytes` is the old row's size."""
         turn.changes.append((MESSAGES, message_key(self.queue_id, home, number), row))
-        self._changed(home, 0, len(row) - old_bytes, turn)
+        more_bytes = len(row) - old_bytes
+        self.counters.add(home, 0, more_bytes)
+        turn.touched[self.queue_id] = self.counters
+        if self.total is not None:
+            self.total.add(more_bytes)
 
     def remove(
         self, home: Home, numbers: Sequence[int], size_bytes: int, turn: Turn, expiries: Sequence[int] = ()
@@ -321,12 +336,15 @@ class Rows:
         their `due` rows go, too.
         """
         queue_id = self.queue_id
-        turn.removed.extend([message_key(queue_id, home, number) for number in numbers])
+        turn.removed.extend(map(message_key, repeat(queue_id), repeat(home), numbers))
         if home is Home.ACTIVE and any(expiries):
             for number, expires_at in zip(numbers, expiries, strict=True):
                 if expires_at:
                     turn.changes.append((DUE, due_key(expires_at, queue_id, Due.EXPIRE, number), None))
-        self._changed(home, -len(numbers), -size_bytes, turn)
+        self.counters.add(home, -len(numbers), -size_bytes)
+        turn.touched[self.queue_id] = self.counters
+        if self.total is not None:
+            self.total.add(-size_bytes)
 
     def put_due(self, at: int, what: Due, number: int, turn: Turn) -> None:
         """Add a `due` row for `at` (Unix ms)."""
@@ -336,10 +354,3 @@ class Rows:
     def remove_due(self, at: int, what: Due, number: int, turn: Turn) -> None:
         """Delete the `due` row for `at` (Unix ms)."""
         turn.changes.append((DUE, due_key(at, self.queue_id, what, number), None))
-
-    def _changed(self, home: Home, count: int, size_bytes: int, turn: Turn) -> None:
-        """Count so many messages more, or fewer, in `home`, and bytes."""
-        self.counters.add(home, count, size_bytes)
-        turn.touched[self.queue_id] = self.counters
-        if self.total is not None:
-            self.total.add(size_bytes)

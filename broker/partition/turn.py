@@ -12,7 +12,7 @@ from typing import Protocol
 
 from ..message.message import Message
 from .ready_queue import Reader
-from .records import MESSAGES, STATE, STATE_KEY, Counters
+from .records import MESSAGES, STATE, STATE_KEY, Counters, value_of
 from .step import Counted, Counts, Event, EventKind, Observer, PartitionRef, new_event
 
 
@@ -85,7 +85,7 @@ class Turn:
         if self.rows:
             self.rows.sort()  # the copies of a topic are of several queues; a run is in order already
             batch.put_rows(MESSAGES, self.rows)
-            written_bytes = sum([len(row) for _, row in self.rows])
+            written_bytes = sum(map(len, map(value_of, self.rows)))
             self.rows = []
         if self.changes:
             put, delete = batch.put, batch.delete
