@@ -1,9 +1,44 @@
 """One partition of an entity: a pure state machine that decides everything about the partition's messages (R2).
 
-It takes requests and adds changes for the store and effects for callers to the batch's turn. It reads stored rows only
-through the turn's view. The handlers (`enqueue`, `outbox`, `receive`, `settle`, `sessions`) share one `state`; this
-module maps requests to handlers and runs transactions. Does not know clocks (a turn has its instant), sockets, other
-stores, and how a batch is committed. Owned by the `Worker` of its messaging store.
+`apply(request, turn)` executes one request: it changes memory, and adds rows for the store and effects for callers to
+the batch's `Turn`. It reads stored rows only through the turn's view. Does not know clocks (a turn has its instant),
+sockets, other stores, and how a batch is committed. Owned by the `Worker` of its messaging store.
+
+**Homes.** A message is in one home (`records.Home`), which is part of its row's key. Besides the rows there are in
+memory: the ready queues (windows over the available messages of ACTIVE and the two dead-letter homes; numbers of those
+of a held session), the locks, the held sessions, and the counters. A locked message stays in its home; a lock is in
+memory only (docs/decisions/0009).
+
+    handlers   requests                            moves
+    enqueue    Send, Schedule, StoreForwarded      new -> ACTIVE, SCHEDULED, OUTBOX or DEAD_LETTER
+               CancelScheduled, ProcessDue         SCHEDULED -> ACTIVE or gone; ACTIVE -> DEAD_LETTER or gone
+    receive    Receive, ReceiveFromSession,        locked where it is, or gone
+               ReceiveDeferred, DeleteMessages
+    settle     Settle, ExpireLocks                 locked -> available again, DEFERRED, DEAD_LETTER or gone
+    outbox     SendDeadLetters, Redirect,          DEAD_LETTER -> DEAD_LETTER_OUTBOX; an outbox -> gone, once its
+               Undeliverable, DeleteForwarded      target has it, or back, or to a dead-letter home
+    sessions   AcceptSession, ReleaseSession       none; the locks of a session end with it
+    here       Commit, Resubmit, DeleteRows        those of the operations; to a sibling; all -> gone
+
+docs/architecture/life-cycle.md has every move with its request; it is made by running them.
+
+**What a batch may undo.** After each batch `keep` or `roll_back` is called, or the partition is dropped:
+
+* rows, effects, counts and events were nowhere but in the turn;
+* counters and ready queues are read again from the store, so no handler keeps an available message elsewhere;
+* locks and held sessions are in no store: each change of them records what undoes it (docs/decisions/0006);
+* what decides nothing stays: the last use, the partition to which the next copy without a key goes.
+
+**Who adds a handler** keeps to this; the simulations (`tests/broker/test_partition_simulation.py`,
+`tests/broker/test_namespace_simulation.py`) find most of what doesn't:
+
+1. Exactly one effect answers a request, and `fail` does in its place; its class is in HANDLERS or SESSION_HANDLERS.
+2. The view lacks what this request itself has changed: a handler that looks twice remembers it (`seen_ids`, `gone`).
+3. Rows change through `state.rows`, or the counters are wrong; a ready queue changes in the same handler as the row.
+4. Locks change through `Locks`, held sessions with an entry in `_undo`, or a refused batch costs others their locks.
+5. Sessions that may have lost messages need `update_heads` at the end of the request.
+6. What adds is known to `stores.batches` (`adds`, `written_bytes_max`), or it takes the room kept for deletions.
+7. A request that nobody waits for and no row repeats is in `must_be_retried`; a run is divided by its `slice`.
 """
 
 from __future__ import annotations

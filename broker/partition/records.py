@@ -112,6 +112,15 @@ _unpack_instant = INSTANT.unpack_from
 _EXPIRES_AT = 16  # where it is in a row
 session_message_key = SESSION_MESSAGE_KEY.pack
 session_number_key = SESSION_NUMBER_KEY.pack
+# What other code takes for granted of the layouts above.
+assert TARGETS_MAX << VERSION_BITS == 1 << 8, "the first byte of a record has room for a version and a target"
+assert max(RECORD_VERSIONS) < 1 << VERSION_BITS
+assert message_key(1, 2, 3)[4:] == bytes([2]) + NUMBER.pack(3), (
+    "the home is byte 4 of a key, which ends with the number"
+)
+assert pack_head(RECORD_VERSION, 0, 0, 0, 0, 0, 3).endswith(NUMBER.pack(3)), "a head ends with the number"
+assert _unpack_instant(pack_head(RECORD_VERSION, 0, 0, 0, 0, 7, 0), _EXPIRES_AT) == (7,)
+
 SESSION_NAME_BYTES_MAX = 400  # keys have at most 511; longer names (128 characters are up to 512) are hashed
 
 
@@ -288,6 +297,7 @@ class Counters:
         """Add messages to a home and their bytes; both are negative for what is removed."""
         self.messages[home] += count
         self.bytes_used += size_bytes
+        assert self.messages[home] >= 0, (home, count)
 
     def pack(self) -> bytes:
         """Return the row for the `state` table."""

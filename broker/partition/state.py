@@ -225,7 +225,7 @@ class PartitionState:
 
         Returns the number of the first, and the keys and rows.
         """
-        default_ttl_ms = self.receivable.default_ttl_ms
+        default_ttl_ms = self.ref.description.default_ttl_ms
         first = number = self.rows.take_numbers(len(messages))
         forms = list(filter(None, map(form_of, messages)))
         if default_ttl_ms is None and len(forms) == len(messages):

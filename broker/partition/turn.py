@@ -111,6 +111,9 @@ class Turn:
 
     def release(self, observer: Observer) -> None:
         """Once the changes are stored: report the events, then make the effects' calls."""
+        assert not self.rows, "these rows are in no batch"
+        assert not self.changes
+        assert not self.removed
         if self.events:
             observer.observe(self.now, self.events)  # first: what the effects cause comes later
         for effect, argument in self.effects:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..outcomes import Complete
 from ..partition.requests import (
@@ -32,12 +32,17 @@ Submitted = tuple[PartitionRef, Request]
 """A request and its partition."""
 
 BATCH_BYTES_MAX: Final = 1 << 20  # a store never frees the memory of its largest batch
+LARGE_BYTES: Final = 16 << 10  # a batch that writes more is large
+LARGE_COUNT: Final = 32  # so is one with a request that receives more messages
 REQUEST_BYTES: Final = 512  # allowance per request, and per copy, for rows besides the messages
 FIRST_COUNT_MAX: Final = 64  # receives of more messages take their turn behind completed ones
 RESUBMITTED_BYTES: Final = 4096  # assumed size of a message in a request that has only its number
 size_bytes_of: Final = attrgetter("size_bytes")  # of a message: a comprehension would be one more frame for each run
 _ADDING: Final = frozenset({Send, Schedule, StoreForwarded, Resubmit, Transfer, SetSessionState})
 _MAY_ADD: Final = frozenset({Commit, ProcessDue})
+
+assert LARGE_BYTES < BATCH_BYTES_MAX, "a batch would be full before it is large"
+assert REQUEST_BYTES < LARGE_BYTES, "a request that writes nothing but rows beside messages would be large"
 
 
 def split_receives(requests: list[Submitted]) -> Sequence[list[Submitted]]:
@@ -65,11 +70,23 @@ def split_receives(requests: list[Submitted]) -> Sequence[list[Submitted]]:
     return (requests,)
 
 
-def next_batch(requests: Sequence[Submitted]) -> tuple[int, int, bool]:
-    """Return how many of `requests` form the next batch, how many bytes it writes at most, and whether it `adds`."""
+class Plan(NamedTuple):
+    """The next batch: how many requests, at most how many bytes they write, whether one of them `adds`.
+
+    `large` if it may take long, by its bytes or by the messages that it receives.
+    """
+
+    request_count: int
+    expected_bytes: int
+    adds: bool
+    large: bool
+
+
+def next_batch(requests: Sequence[Submitted]) -> Plan:
+    """Return which of `requests` form the next batch."""
     sent_bytes = expected_bytes = largest_bytes = 0
     count = 0
-    some_add = False
+    some_add = receives_many = False
     for ref, request in requests:
         if sent_bytes > BATCH_BYTES_MAX:
             break
@@ -81,8 +98,11 @@ def next_batch(requests: Sequence[Submitted]) -> tuple[int, int, bool]:
         count += 1
         kind = type(request)
         some_add = some_add or kind in _ADDING or (kind in _MAY_ADD and adds(ref, request))
+        if isinstance(request, Receive | ReceiveFromSession) and request.count > LARGE_COUNT:
+            receives_many = True
     # The worker stops after the request that passes the limit.
-    return count, min(expected_bytes, BATCH_BYTES_MAX + largest_bytes), some_add
+    expected_bytes = min(expected_bytes, BATCH_BYTES_MAX + largest_bytes)
+    return Plan(count, expected_bytes, some_add, receives_many or expected_bytes > LARGE_BYTES)
 
 
 def adds(ref: PartitionRef, request: Request | Operation) -> bool:

@@ -7,16 +7,16 @@ a `Namespace`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Final
 
-from ..partition.requests import Receive, ReceiveFromSession
-from .batches import Submitted
+TURN_US: Final = 2_000
+"""Large batches begin until so much of a turn of the loop is used. With more, connections are heard later; with less,
+what sixteen stores do takes more turns, each with a look at all sockets."""
 
-TURN_US: Final = 2_000  # large batches begin until so much of a turn is used
-SMALL_TURN_US: Final = 8_000  # small ones begin until so much is used; stores without a disk never let the loop go else
-LARGE_BYTES: Final = 16 << 10  # a batch that writes more is large
-LARGE_COUNT: Final = 32  # so is one that receives more messages
+SMALL_TURN_US: Final = 8_000
+"""Small ones begin until so much is used; stores without a disk never let the loop go else."""
+
+assert TURN_US < SMALL_TURN_US, "a large batch would begin where a small one waits"
 
 
 class Pace:
@@ -54,13 +54,3 @@ class Pace:
                 await self._next_turn.wait()
         elif self.used_us > SMALL_TURN_US:
             await self._next_turn.wait()  # once: large ones would be ready before it in each
-
-
-def is_large(requests: Sequence[Submitted], expected_bytes: int) -> bool:
-    """Whether a batch of these requests, which expects to write so much, is large."""
-    if expected_bytes > LARGE_BYTES:
-        return True
-    for _, request in requests:
-        if isinstance(request, Receive | ReceiveFromSession) and request.count > LARGE_COUNT:
-            return True
-    return False

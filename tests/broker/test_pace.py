@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from emubus.broker.address import SubQueue
-from emubus.broker.api import ReceiveMode
+from emubus.broker.api import Complete, ReceiveMode
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.broker.partition.requests import Receive
-from emubus.broker.stores.batches import Submitted
-from emubus.broker.stores.pace import LARGE_BYTES, LARGE_COUNT, TURN_US, Pace, is_large
+from emubus.broker.partition.requests import Receive, Settle
+from emubus.broker.stores.batches import LARGE_BYTES, LARGE_COUNT, REQUEST_BYTES, Submitted, next_batch
+from emubus.broker.stores.pace import TURN_US, Pace
 
 from .acts import nothing
 from .driving import Place
@@ -25,21 +25,27 @@ class Stores:
         self.pace = Pace()
         self.order: list[int] = []
 
-    async def execute(self, index: int, requests: list[Submitted], expected_bytes: int) -> None:
-        await self.pace.wait(large=is_large(requests, expected_bytes))
+    async def execute(self, index: int, requests: list[Submitted]) -> None:
+        await self.pace.wait(large=next_batch(requests).large)
         self.pace.add(BATCH_US)
         self.order.append(index)
 
 
+PLACE = Place(QueueDescription("q"), index=0, partitioned=False)
+
+
 def receive(count: int) -> list[Submitted]:
-    place = Place(QueueDescription("q"), index=0, partitioned=False)
-    return [(place, Receive(SubQueue.ACTIVE, count, ReceiveMode.PEEK_LOCK, nothing))]
+    return [(PLACE, Receive(SubQueue.ACTIVE, count, ReceiveMode.PEEK_LOCK, nothing))]
 
 
-async def executed_by_turn(requests: list[Submitted], expected_bytes: int) -> list[int]:
+def settle(count: int) -> list[Submitted]:
+    return [(PLACE, Settle([bytes(16)] * count, (), Complete(), None))]
+
+
+async def executed_by_turn(requests: list[Submitted]) -> list[int]:
     """How many of six batches are executed in each turn."""
     stores, counts = Stores(), list[int]()
-    tasks = [asyncio.create_task(stores.execute(index, requests, expected_bytes)) for index in range(6)]
+    tasks = [asyncio.create_task(stores.execute(index, requests)) for index in range(6)]
     while not all(task.done() for task in tasks):
         before = len(stores.order)
         await loop_turns(1)
@@ -49,12 +55,13 @@ async def executed_by_turn(requests: list[Submitted], expected_bytes: int) -> li
 
 
 async def test_large_batches_are_spread_over_turns_in_their_order() -> None:
-    assert await executed_by_turn([], LARGE_BYTES + 1) == [2, 2, 2]
+    assert await executed_by_turn(settle(LARGE_BYTES // REQUEST_BYTES + 1)) == [2, 2, 2]
 
 
 async def test_receives_of_many_messages_are_large() -> None:
-    assert await executed_by_turn(receive(LARGE_COUNT + 1), 512) == [2, 2, 2]
+    assert await executed_by_turn(receive(LARGE_COUNT + 1)) == [2, 2, 2]
 
 
 async def test_small_batches_wait_for_no_turn() -> None:
-    assert await executed_by_turn(receive(LARGE_COUNT), LARGE_BYTES) == [6]
+    assert await executed_by_turn(receive(LARGE_COUNT)) == [6]
+    assert await executed_by_turn(settle(LARGE_BYTES // REQUEST_BYTES)) == [6]
