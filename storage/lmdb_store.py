@@ -365,6 +365,13 @@ class LmdbStore(StoreWithoutJournal):
         """From now on every use fails until `recover`."""
         self._failure = error.reason
 
+    def refuse_unusable(self) -> None:
+        """StoreFailed if a use of the store has failed and it has not recovered since; StoreError if it is closed."""
+        if self._closed:
+            raise StoreError(self.path, "is closed")
+        if self._failure is not None:
+            raise StoreFailed(self.path, self._failure)
+
     def refuse_other_file(self) -> None:
         """StoreFailed if the file was deleted or replaced since it was opened."""
         check_place(self.path, self._file)
@@ -391,10 +398,7 @@ class LmdbStore(StoreWithoutJournal):
 
     def _usable(self, reopen: bool = False) -> lmdb.Environment:
         """Return the environment; reopen it if `reopen`, or if a commit has failed: LMDB may then be unusable."""
-        if self._closed:
-            raise StoreError(self.path, "is closed")
-        if self._failure is not None:
-            raise StoreFailed(self.path, self._failure)
+        self.refuse_unusable()
         if reopen or self._broken or self._env is None:
             self._broken = True  # until it is open
             self._end_readers()

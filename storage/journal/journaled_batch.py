@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from ..contract import KEY_BYTES_MAX, BatchState, Closing, StoreError, View, no_failpoint
+from ..contract import KEY_BYTES_MAX, BatchState, Closing, StoreError, View
 from .journal import Journal
 from .row_layers import Row, RowLayer, Rows, rows_between, value_of
 
@@ -17,12 +17,14 @@ class JournalAccess(Protocol):
     path: Path
     name: str
     journal: Journal
-    failpoint: Callable[[str], None]
+    shared: Journal | None
+    """See `contract.Batch.shared`."""
+    tables: frozenset[str]
     moment: object
     """Another one for each batch: a view of an earlier one is over."""
 
-    def refuse_unknown(self, table: str) -> None:
-        """KeyError for a table that the store does not have."""
+    def file_view(self) -> View:
+        """A view of the store's file. StoreError."""
         ...
 
     def start_commit(self) -> None:
@@ -71,29 +73,30 @@ class LayeredView(Closing):
 class JournaledBatch(Closing):
     """A small batch: its rows are a layer in memory until they are in the journal; see `contract.Batch`."""
 
-    __slots__ = ("_file", "_layer", "_layers", "_store", "state")
+    __slots__ = ("_file", "_layer", "_layers", "_store", "shared", "state")
 
-    def __init__(self, store: JournalAccess, file: View, pending: RowLayer) -> None:
+    def __init__(self, store: JournalAccess, pending: RowLayer) -> None:
         self._store = store
-        self._file = file
+        self._file: View | None = None  # from the first read on: a message that is only stored needs none
+        self.shared = store.shared
         self._layer = RowLayer()
         self._layers = (pending, self._layer)
         self.state = BatchState.OPEN
 
-    @property
-    def shared(self) -> Journal | None:
-        """See `contract.Batch.shared`; a batch with failpoints may be blocked by them, so it commits alone."""
-        return self._store.journal if self._store.failpoint is no_failpoint else None
-
     def get(self, table: str, key: bytes) -> bytes | None:
         """Return the value at `key`, own writes included."""
         self._refuse_over()
-        return value_of(self._layers, self._file.get, table, key)
+        return value_of(self._layers, self._stored().get, table, key)
 
     def scan(self, table: str, start: bytes, stop: bytes, limit: int) -> list[Row]:
         """Return rows in key order, own writes included."""
         self._refuse_over()
-        return rows_between(self._layers, self._file.scan, table, start, stop, limit)
+        return rows_between(self._layers, self._stored().scan, table, start, stop, limit)
+
+    def _stored(self) -> View:
+        if self._file is None:
+            self._file = self._store.file_view()
+        return self._file
 
     def put(self, table: str, key: bytes, value: bytes) -> None:
         """Write or overwrite; see `contract.Batch.put`."""
@@ -129,11 +132,12 @@ class JournaledBatch(Closing):
         """Return the changes of a table. KeyError, StoreError."""
         if self.state is not BatchState.OPEN:
             self._refuse_over()
-        tables = self._layer.tables
-        if table not in tables:
-            self._store.refuse_unknown(table)
-            tables[table] = {}
-        return tables[table]
+        rows = self._layer.tables.get(table)
+        if rows is None:
+            if table not in self._store.tables:
+                raise KeyError(table)
+            rows = self._layer.tables[table] = {}
+        return rows
 
     def commit(self) -> None:
         """Make the batch durable; see `contract.Batch.commit`."""
@@ -156,7 +160,8 @@ class JournaledBatch(Closing):
 
     def start_commit(self) -> tuple[str, Rows]:
         """Return the store's name and the rows. Raises StoreError, or what a failpoint raises."""
-        self._refuse_over()
+        if self.state is not BatchState.OPEN:
+            self._refuse_over()
         self.state = BatchState.COMMITTING
         try:
             self._store.start_commit()
@@ -178,7 +183,8 @@ class JournaledBatch(Closing):
     def _end(self) -> None:
         if self.state is not BatchState.OVER:
             self.state = BatchState.OVER
-            self._file.close()
+            if self._file is not None:
+                self._file.close()
 
     def _refuse_over(self) -> None:
         if self.state is not BatchState.OPEN:

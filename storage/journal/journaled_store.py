@@ -66,8 +66,10 @@ class JournaledStore:
         self.path = path
         self.name = path.name
         self.journal = journal
-        self.failpoint = failpoint
-        self._tables = frozenset(tables)
+        self._failpoint = None if failpoint is no_failpoint else failpoint
+        # A batch with failpoints may be blocked by them, so it commits alone.
+        self.shared = journal if self._failpoint is None else None
+        self.tables = frozenset(tables)
         self._journaled_bytes_max = JOURNALED_BYTES_MAX if journal.waits else UNSYNCED_BYTES_MAX
         self._file = LmdbStore(
             path,
@@ -128,9 +130,10 @@ class JournaledStore:
             and not self._file_is_next
             and not self._copying
             and not self.journal.failed
-            and not self.wants_flush
+            and not self.journal.wants_flush(self.name)
         ):
-            self._batch = JournaledBatch(self, self._file.view(), self._pending)
+            self._file.refuse_unusable()
+            self._batch = JournaledBatch(self, self._pending)
         else:
             self._batch = self._begin_in_file(expected_bytes)
         return self._batch
@@ -170,16 +173,16 @@ class JournaledStore:
 
     # --- for its batches -----------------------------------------------------------------------------------
 
-    def refuse_unknown(self, table: str) -> None:
-        """KeyError for a table that the store does not have."""
-        if table not in self._tables:
-            raise KeyError(table)
+    def file_view(self) -> View:
+        """A view of the file, without what is pending. StoreError."""
+        return self._file.view()
 
     def start_commit(self) -> None:
         """Before the rows go into the journal. Raises StoreError."""
         try:
-            self.failpoint("batch-applied")
-            self.failpoint("commit-started")
+            if self._failpoint is not None:
+                self._failpoint("batch-applied")
+                self._failpoint("commit-started")
             self._file.refuse_other_file()
         except Exception as error:
             failure = self._file.store_error("commit failed", error)
@@ -190,7 +193,8 @@ class JournaledStore:
     def end_commit(self, layer: RowLayer) -> None:
         """The rows of `layer` are durable in the journal."""
         self._committed = layer
-        self.failpoint("committed")
+        if self._failpoint is not None:
+            self._failpoint("committed")
 
     def store_error(self, error: Exception) -> StoreError:
         """Return the StoreError for an error of a commit in the journal; if that is full, the next batch avoids it."""
@@ -236,7 +240,8 @@ class JournaledStore:
         if step == "committed":
             self._forget_pending()
             self._file_number = None
-        self.failpoint(step)
+        if self._failpoint is not None:
+            self._failpoint(step)
 
     def _forget_pending(self) -> None:
         self._pending = RowLayer()
