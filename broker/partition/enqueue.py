@@ -119,7 +119,7 @@ class EnqueueHandlers:
         if turn.events is not None:
             numbers = range(number, number + len(rows))
             turn.note(EventKind.SENT, state.ref, numbers, messages, by=request.by, others_left=request.left)
-        turn.count(state.queue_id, Counted.SENT, len(rows))
+        turn.counts.append((state.queue_id, Counted.SENT, "", len(rows)))
         ready_queue = state.active_queue
         ready_queue.extend(number, rows)
         if not ready_queue.announced:

@@ -385,7 +385,7 @@ class ReceiveHandlers:
         state = self._state
         tokens = new_lock_tokens(state.index, len(rows))
         numbers = list(map(itemgetter(0), rows))
-        turn.count(state.queue_id, Counted.DELIVERED, len(numbers), group.ready_queue.sub_queue)
+        turn.counts.append((state.queue_id, Counted.DELIVERED, group.ready_queue.sub_queue, len(numbers)))
         if turn.events is not None:
             if mode is ReceiveMode.PEEK_LOCK:
                 turn.note(EventKind.LOCKED, state.ref, numbers, by=by, until_at=group.until_at)

@@ -115,7 +115,7 @@ class SettleHandlers:
             numbers = list(map(number_of, ended))
             if type(outcome) in EVENTS:
                 event, counted = EVENTS[type(outcome)]
-                turn.count(state.queue_id, counted, len(ended), group.ready_queue.sub_queue)
+                turn.counts.append((state.queue_id, counted, group.ready_queue.sub_queue, len(ended)))
                 if turn.events is not None:
                     changes = {name: str(value) for name, value in _changes(outcome).items()}
                     turn.note(event, state.ref, numbers, properties=changes)

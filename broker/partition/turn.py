@@ -133,7 +133,7 @@ class Turn:
             self.events.append(new_event((kind, ref, numbers, messages, source, facts)))
 
     def count(self, queue_id: int, what: Counted, count: int = 1, detail: str = "") -> None:
-        """Count what happened to messages of a partition, once for a run."""
+        """Count what happened to messages of a partition, once for a run. What each message passes adds to `counts`."""
         self.counts.append((queue_id, what, detail, count))
 
     def due_at(self, at: int) -> None:
