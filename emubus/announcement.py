@@ -14,7 +14,7 @@ from typing import Final, TypedDict
 
 from .broker.access import DEFAULT_KEY, DEFAULT_SHARED_KEY
 from .broker.keys import Right, SharedKey
-from .config import JSON_VARIABLE, Auth, Config, Tls
+from .config import JSON_VARIABLE, Auth, Config, Durability, Tls
 from .options import ConfigError
 
 LOCAL: Final = frozenset({"", "0.0.0.0", "::", "127.0.0.1", "::1"})
@@ -69,6 +69,14 @@ def _key(config: Config) -> SharedKey:
     return next((each for each in config.keys if Right.MANAGE in each.rights), DEFAULT_SHARED_KEY)
 
 
+SURVIVES: Final[Mapping[Durability, str]] = {
+    Durability.FULL: "what is acknowledged survives kill -9 and a power cut",
+    Durability.SECOND: "what is acknowledged survives kill -9, and a power cut but for the last second",
+    Durability.PROCESS: "what is acknowledged survives kill -9; a power cut may damage the data folder",
+    Durability.NONE: "in memory, ends with the server",
+}
+
+
 def banner(found: Facts, config: Config, entities: Sequence[tuple[str, str]]) -> list[str]:
     """The lines for people; a key that is not the default one is not shown."""
     secret = f"SharedAccessKey={_key(config).key};"
@@ -87,6 +95,7 @@ def banner(found: Facts, config: Config, entities: Sequence[tuple[str, str]]) ->
         rows.append(("CA", found["ca_file"]))
     rows += [("Configuration", found["config_file"] or f"no file (--config, --queues, {JSON_VARIABLE})")]
     rows += [("Entities", _summary(entities))]
+    rows += [("Durability", f"{config.durability.value}: {SURVIVES[config.durability]}")]
     return [f"  {name:<18} {value}" for name, value in rows]
 
 

@@ -94,7 +94,7 @@ class Config:
     data_dir: Path | None = None
     fresh: bool = False
     """Whether to delete the entities and messages in the data folder first."""
-    durability: Durability = Durability.FULL
+    durability: Durability = Durability.SECOND
     host: str = "127.0.0.1"
     amqp_port: int = 5672
     http_port: int = 5300
@@ -206,9 +206,10 @@ OPTIONS: Final[tuple[Option[object], ...]] = (
         "durability",
         _one_of(Durability),
         "LEVEL",
-        "what acknowledged messages survive: a machine crash, a process crash, or nothing (in memory)",
-        Durability.FULL,
-        brief="full (default), process or none (in memory)",
+        "what acknowledged messages survive: kill -9, and a crash of the machine but for the last second (second); all "
+        "of both (full); kill -9 alone (process); nothing, they are in memory (none)",
+        Durability.SECOND,
+        brief="second (default), full, process or none (in memory)",
     ),
     Option(
         "profile",

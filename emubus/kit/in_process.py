@@ -93,7 +93,7 @@ class EmubusServer(ConditionVerbs):
             topology=base.topology if config_file is not None else topology_of(entities),
             keys=(*base.keys, *keys),
             data_dir=data_dir,
-            durability=durability or (Durability.NONE if data_dir is None else Durability.FULL),
+            durability=durability or (Durability.NONE if data_dir is None else Durability.SECOND),
             otlp=otlp,
             service_only=service_only,
             tls=Tls.OFF if tls_dir is None else Tls.DEV,

@@ -57,7 +57,7 @@ def run_and_kill(data: Path, seed: int) -> Confirmed:
     name = names[seed % len(names)]
     with EmubusServer(ENTITIES, data_dir=data, durability=Durability.PROCESS):
         pass
-    options = ["--durability", ("full", "process")[seed % 2]]
+    options = ["--durability", ("second", "full", "process")[seed % 3]]
     if name is not None:
         options += ["--failpoint", f"{name}:{chance.randint(1, 700)}"]
     server = ServerProcess(data, *options, config=NO_ENTITIES)

@@ -114,7 +114,9 @@ def test_after_a_kill_durable_subscriptions_have_their_messages_and_the_others_a
 ) -> None:
     data = tmp_path / "data"
     chance = random.Random(seed)
-    server = ServerProcess(data, "--profile", "premium", "--durability", ("process", "full")[seed % 2], config=CONFIG)
+    server = ServerProcess(
+        data, "--profile", "premium", "--durability", ("process", "full", "second")[seed % 3], config=CONFIG
+    )
     peer = Peer(server.url, server.process.kill, chance.randint(1, SENT_MAX))
     try:
         Container(peer, container_id="client").run()

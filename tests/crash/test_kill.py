@@ -35,7 +35,7 @@ def scenario(seed: int) -> tuple[list[str], int]:
     numbers = random.Random(seed)
     names = (*FAILPOINT_NAMES, None)
     name = names[seed % len(names)]
-    options = ["--durability", ("full", "process")[seed % 2]]
+    options = ["--durability", ("second", "full", "process")[seed // len(names) % 3]]
     if name is None:
         return options, numbers.randint(1, MESSAGES_MAX)
     return [*options, "--failpoint", f"{name}:{numbers.randint(1, 120)}"], MESSAGES_MAX

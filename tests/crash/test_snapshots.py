@@ -96,7 +96,7 @@ def test_a_snapshot_under_load_is_what_a_restore_after_a_kill_brings_back(
     serve: Serve, tmp_path: Path, seed: int
 ) -> None:
     data = tmp_path / "data"
-    durability = ("full", "process")[seed % 2]
+    durability = ("second", "full", "process")[seed % 3]
     server = serve(data, "--durability", durability)
     confirmations = Confirmations()
     load = Load(server.url, QUEUES, f"s{seed}", MESSAGES_MAX, confirmations.more)

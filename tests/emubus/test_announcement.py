@@ -39,7 +39,10 @@ def test_the_banner_shows_page_strings_configuration_and_entities() -> None:
         f"Administration Endpoint=sb://localhost:5300;{end}",
         "Configuration no file (--config, --queues, EMUBUS_CONFIG_JSON)",
         "Entities 2 queues, 1 topic: a, b, t",
+        "Durability none: in memory, ends with the server",
     ]
+    default = banner(found, load_config({}, {}), ENTITIES)[-1]
+    assert "second: what is acknowledged survives kill -9, and a power cut but for the last second" in default
 
 
 def test_tls_adds_its_connection_string_and_a_key_of_the_user_is_not_shown() -> None:
