@@ -24,14 +24,13 @@ _OPERATIONS: Final[Mapping[str | None, FaultOperation]] = {
 }
 
 
-class FaultyAnswer:
-    """Answers requests to a management node, or fails."""
+class FaultyAnswering:
+    """The tap of a node: answers requests with what answers without faults, or fails."""
 
-    def __init__(self, inner: Answer, point: InjectionPoint) -> None:
-        self._inner = inner
+    def __init__(self, point: InjectionPoint) -> None:
         self._point = point
 
-    async def __call__(self, request: Request, room: ReplyRoom) -> Response | None:
+    async def __call__(self, answer: Answer, request: Request, room: ReplyRoom) -> Response | None:
         """The response; None is none at all."""
         name = request.text("operation") or ""
         point = self._point
@@ -43,7 +42,7 @@ class FaultyAnswer:
             tokens=_tokens_of(request),
         )
         if strike is None:
-            return await self._inner(request, room)
+            return await answer(request, room)
         match strike.effect:
             case Effect.REFUSE:
                 if strike.delay_ms:
@@ -65,7 +64,7 @@ class FaultyAnswer:
                 pass  # it is done first
             case _:
                 assert_never(strike.effect)
-        response = await self._inner(request, room)
+        response = await answer(request, room)
         return await self._after(strike, response)
 
     async def _after(self, strike: Strike, response: Response | None) -> Response | None:

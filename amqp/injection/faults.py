@@ -2,7 +2,7 @@
 
 Knows how to find the links that a fault is meant for, and how each fault is done. A `conditions.fault_table` decides
 which fault comes next, `conditions.engine` what conditions do. While both are empty nothing is put between a message's
-link and the broker: only then are the links wrapped (`injection`), and unwrapped when the last one has gone.
+link and the broker: only then do links have taps (`links/hooks`), and none any more when the last one has gone.
 Faults hit what is done outside transactions. Everything here runs on the event loop of the connections.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from functools import partial
 
 from ...broker.address import parse_address
 from ...broker.errors import Condition
@@ -28,9 +27,9 @@ from ..nodes.requests import RequestLink
 from ..watch import Watch
 from ..wire.engine import AttachRequest, Pointer, read_attach
 from .point import InjectionPoint, loss_of
-from .receiving import FaultyConsumer
+from .receiving import FaultyReceiving
 from .seen import SeenConnection
-from .sending import FaultyDischarge, FaultySend
+from .sending import FaultyDischarge, FaultySending
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +139,8 @@ class Faults:
         raise strike.error or loss_of(connection, request, Condition.DETACH_FORCED)
 
     def attached(self, connection: LinkContext, pointer: Pointer) -> None:
-        """Wrap a new link."""
-        self._wrap(connection, pointer)
+        """Tap a new link."""
+        self._tap(connection, pointer)
         if connection.watch is not None and not _is_exempt(read_attach(pointer).address):
             connection.watch.attached(pointer)
             self._conditions.changed()
@@ -152,24 +151,27 @@ class Faults:
             connection.watch.detached(pointer, is_last=not _has_links(connection))
             self._conditions.changed()
 
-    def _wrap(self, connection: LinkContext, pointer: Pointer) -> None:
+    def _tap(self, connection: LinkContext, pointer: Pointer) -> None:
+        """Put a tap into a link or its node, unless there is one."""
         link = connection.links[pointer]
         address = address_of(connection, pointer)
         point = InjectionPoint(self.table, self._conditions, connection, pointer, address)
         if isinstance(link, IncomingLink):
-            link.wrap(partial(FaultySend, point=point))
+            link.tap = FaultySending(point)
         elif isinstance(link, OutgoingLink):
-            if link.wrap(partial(FaultyConsumer, point=point, link=link)) and self._conditions.are_on:
-                link.grant_anew()
+            if link.receiver is not None and link.tap is None:
+                link.tap = FaultyReceiving(link.receiver.address, point, link)
+                if self._conditions.are_on:
+                    link.resume()
         elif isinstance(link, BrowsingLink):
-            link.gate(point.may_receive)
+            link.tap = point.may_receive
         elif isinstance(link, CoordinatorLink):
-            link.wrap(partial(FaultyDischarge, point=point))
+            link.tap = FaultyDischarge(point)
         elif isinstance(link, RequestLink) and not _is_exempt(address):
             node_point = InjectionPoint(self.table, self._conditions, connection, None, address)
-            from .answering import FaultyAnswer  # not needed for a start
+            from .answering import FaultyAnswering  # not needed for a start
 
-            link.node.wrap(partial(FaultyAnswer, point=node_point))
+            link.node.tap = FaultyAnswering(node_point)
 
     def _on_conditions_changed(self) -> None:
         """The first condition has begun, or the last one has ended: then credit that it kept back is passed on."""
@@ -180,25 +182,29 @@ class Faults:
             for connection in self._connections:
                 for link in list(connection.links.values()):
                     if isinstance(link, OutgoingLink):
-                        link.grant_anew()
+                        link.resume()
 
     def _on_changed(self) -> None:
         """The first fault or condition has come, or the last one has gone."""
         for connection in self._connections:
             for pointer in list(connection.links):
                 if self.are_set:
-                    self._wrap(connection, pointer)
+                    self._tap(connection, pointer)
                 else:
-                    _unwrap(connection, pointer)
+                    _untap(connection, pointer)
 
 
-def _unwrap(connection: LinkContext, pointer: Pointer) -> None:
+def _untap(connection: LinkContext, pointer: Pointer) -> None:
     """Put nothing between a link of a connection and the broker."""
     link = connection.links[pointer]
-    if isinstance(link, IncomingLink | OutgoingLink | BrowsingLink | CoordinatorLink):
-        link.unwrap()
+    if isinstance(link, OutgoingLink):
+        tap, link.tap = link.tap, None
+        if isinstance(tap, FaultyReceiving):
+            tap.let_go()
+    elif isinstance(link, IncomingLink | BrowsingLink | CoordinatorLink):
+        link.tap = None
     elif isinstance(link, RequestLink):
-        link.node.unwrap()
+        link.node.tap = None
 
 
 def _is_exempt(address: str) -> bool:

@@ -1,10 +1,10 @@
-"""A way out of an entity on which receiving and settling may fail on purpose, put between a link and the broker."""
+"""Receiving and settling that may fail on purpose: the tap of a receiver link."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -13,8 +13,10 @@ from ...broker.api import Abandon, Delivery, Outcome, Release, RunDone, alone
 from ...broker.clock import Timer
 from ...conditions.fault_table import FaultOperation
 from ...conditions.strikes import Effect
+from ..links.credit import Step
 from ..links.message_sessions import MessageSessionLink
-from ..links.outgoing import OutgoingLink, ReceiverHandle
+from ..links.outgoing import OutgoingLink
+from ..links.receiver import ReceiverHandle
 from ..wire.link import Done
 from .point import EFFECTS, InjectionPoint, ignore_outcome
 
@@ -22,12 +24,14 @@ FETCH_MS: Final = 100
 """How long a front end takes messages from all partitions, once one has answered."""
 
 
-class FaultyConsumer:
-    """A way out of an entity on which receiving and settling may fail, and messages may come late."""
+class FaultyReceiving:
+    """The tap of a receiver link, on which receiving and settling may fail, and messages may come late.
 
-    def __init__(self, inner: ReceiverHandle, point: InjectionPoint, link: OutgoingLink) -> None:
-        self._inner = inner
-        self.address = inner.address
+    Made while the link has its receiver, for the `address` that this is on.
+    """
+
+    def __init__(self, address: str, point: InjectionPoint, link: OutgoingLink) -> None:
+        self.address = address
         self._point = point
         self._link = link
         self._wanted = 0
@@ -41,9 +45,13 @@ class FaultyConsumer:
         self._has_cache = False
         self._fetching: Timer | None = None
         """Set while a front end takes more than its client wants, until it has asked all partitions."""
-        link.observe(self.delivered, self.sieved, self.let_go)
 
-    def set_credit(self, count: int) -> None:
+    def _set_credit(self, count: int) -> None:
+        receiver = self._link.receiver
+        if receiver is not None:
+            receiver.set_credit(count)
+
+    def before_credit(self, count: int) -> None:
         """Pass credit on, some of it later, or fail."""
         self._wanted = count
         if self._cache and count:
@@ -68,7 +76,7 @@ class FaultyConsumer:
         if count and self._may_cache():
             kept_max, self._cause = self._point.conditions.cache_max(self.address)
         self._has_cache = kept_max > 0
-        self._inner.set_credit(count + max(0, kept_max - len(self._cache)))
+        self._set_credit(count + max(0, kept_max - len(self._cache)))
 
     def _room(self) -> int | None:
         """How many more messages the AMQP session takes, with those that it has unsettled; None: any number."""
@@ -86,7 +94,7 @@ class FaultyConsumer:
         """A message was settled: links that wait for that go on."""
         if self._room() is not None:
             for link in self._links_of_session():
-                link.grant_anew()
+                link.resume()
 
     # ---- what a front end keeps
 
@@ -94,7 +102,15 @@ class FaultyConsumer:
         """Whether the messages of the link can wait in a front end: locked, and of no message session."""
         return not self._link.presettled and not isinstance(self._link, MessageSessionLink)
 
-    def sieved(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
+    def before_deliver(self, deliveries: Sequence[Delivery]) -> Step:
+        """Let the client have what it wants, and keep the rest."""
+        given = self._link.credit
+        step = self._link.hand_out(self._sieved(deliveries))
+        if self._link.credit != given:
+            self._delivered(given - self._link.credit)
+        return step
+
+    def _sieved(self, deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
         """The deliveries that the client gets now; the others are kept."""
         if not self._has_cache:
             return deliveries
@@ -114,7 +130,7 @@ class FaultyConsumer:
     def _fetched(self) -> None:
         """A front end takes no more for this receive."""
         self._fetching, self._has_cache = None, False
-        self._inner.set_credit(self._allowed)
+        self._set_credit(self._allowed)
 
     def _serve(self) -> None:
         """Give the client what was kept, as long as it is locked."""
@@ -128,15 +144,16 @@ class FaultyConsumer:
 
     def let_go(self) -> None:
         """Give back what is kept: the last condition has ended."""
-        if self._cache:
-            self._inner.settle([delivery.token for _, delivery in self._cache], Release(), None)
+        receiver = self._link.receiver
+        if self._cache and receiver is not None:
+            receiver.settle([delivery.token for _, delivery in self._cache], Release(), None)
         self._cache.clear()
 
     def _go_on(self) -> None:
         self._timer = None
-        self.set_credit(self._wanted)
+        self.before_credit(self._wanted)
 
-    def delivered(self, count: int) -> None:
+    def _delivered(self, count: int) -> None:
         """The client got messages."""
         point = self._point
         self._wanted = max(0, self._wanted - count)
@@ -146,40 +163,40 @@ class FaultyConsumer:
         point.conditions.delivered(point.address, count, point.name_of_link)
         self._room()  # noted if there is none left
 
-    def drain(self, drained: Callable[[], None]) -> None:
-        """Pass a drain on."""
-        self._inner.drain(drained)
-
-    def settle(self, run: Sequence[bytes], outcome: Outcome, done: RunDone | None) -> None:
+    def before_settle(
+        self, receiver: ReceiverHandle, run: Sequence[bytes], outcome: Outcome, done: RunDone | None
+    ) -> None:
         """Settle deliveries, each of which may fail."""
         for position, token in enumerate(run):
-            self._settle(token, outcome, None if done is None else partial(done, (position,)))
+            then = ignore_outcome if done is None else partial(done, (position,))
+            self._settle(receiver, token, outcome, then, is_answered=done is not None)
 
-    def _settle(self, token: bytes, outcome: Outcome, done: Done | None) -> None:
+    def _settle(
+        self, receiver: ReceiverHandle, token: bytes, outcome: Outcome, done: Done, *, is_answered: bool
+    ) -> None:
         asyncio.get_running_loop().call_soon(self._make_room)
         strike = self._point.next_strike(FaultOperation.SETTLE, tokens=(token,))
         if strike is None:
-            self._inner.settle((token,), outcome, None if done is None else alone(done))
+            receiver.settle((token,), outcome, alone(done) if is_answered else None)
         elif strike.effect is Effect.LOSE_LOCK:
-            self._lose(token, done or ignore_outcome)
+            self._lose(receiver, token, done)
         else:
-            work = partial(self._inner.settle, (token,), outcome)
-            EFFECTS[strike.effect](self._point, strike, lambda then: work(alone(then)), done or ignore_outcome)
+            work = partial(receiver.settle, (token,), outcome)
+            EFFECTS[strike.effect](self._point, strike, lambda then: work(alone(then)), done)
 
-    def close(self) -> None:
+    def before_close(self) -> None:
         """The link is gone."""
         for timer in (self._timer, self._fetching):
             if timer is not None:
                 timer.cancel()
-        self._inner.close()
 
-    def _lose(self, token: bytes, done: Done) -> None:
+    def _lose(self, receiver: ReceiverHandle, token: bytes, done: Done) -> None:
         """End the lock as its time would: the attempt counts. In a message session it is the session's lock."""
         link = self._link
         if isinstance(link, MessageSessionLink):
             error = service_errors.session_lock_lost()
-            self._inner.close()
+            receiver.close()
             done(error)
             link.lose(error)
         else:
-            self._inner.settle((token,), Abandon({}), lambda *_: done(service_errors.lock_lost()))
+            receiver.settle((token,), Abandon({}), lambda *_: done(service_errors.lock_lost()))

@@ -17,6 +17,7 @@ from ..links.outgoing import OutgoingLink, address_of
 from ..nodes.cbs import CBS_ADDRESS
 from ..watch import Watch
 from ..wire.engine import AttachRequest, Pointer, read_attach
+from ..wire.outcomes import RELEASE
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +85,8 @@ class SeenLink:
     def forget_locks(self) -> None:
         """Let every message that the link has locked be available again; its delivery count stays."""
         link = self.connection.links.get(self.pointer)
-        if isinstance(link, OutgoingLink):
-            link.forget_locks()
+        if isinstance(link, OutgoingLink) and link.receiver is not None and not link.presettled:
+            link.receiver.settle(link.unsettled_tokens(), RELEASE, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,29 +1,26 @@
-"""A send, and the end of a transaction, that may fail on purpose. Each belongs to the link that it was put into."""
+"""A send, and the end of a transaction, that may fail on purpose: the taps of two kinds of links."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 
 from ...broker.api import TransactionRef
 from ...broker.errors import BrokerError
 from ...broker.message.message import split_batch
 from ...conditions.fault_table import FaultOperation
 from ...conditions.strikes import Discharge, Effect
-from ..links.coordinator import Discharge as DischargeCall
-from ..links.incoming import Send
 from ..wire.link import Done
 from .point import EFFECTS, InjectionPoint
 
 
-class FaultySend:
-    """Stores a delivery, or fails."""
+class FaultySending:
+    """The tap of a sender link: stores a delivery, or fails."""
 
-    def __init__(self, inner: Send, point: InjectionPoint) -> None:
-        self._inner = inner
+    def __init__(self, point: InjectionPoint) -> None:
         self._point = point
 
-    def __call__(self, data: bytes, *, batch: bool, done: Done) -> None:
+    def before_send(self, data: bytes, store: Callable[[Done], None], done: Done, *, batch: bool) -> None:
         """Store one delivery, or fail."""
         strike = self._point.next_strike(
             FaultOperation.SEND,
@@ -31,29 +28,28 @@ class FaultySend:
             data=data,
             batch=batch,
         )
-        work = partial(self._inner, data, batch=batch)
         if strike is None:
-            work(done=done)
+            store(done)
         else:
-            EFFECTS[strike.effect](self._point, strike, lambda then: work(done=then), done)
+            EFFECTS[strike.effect](self._point, strike, store, done)
 
 
 class FaultyDischarge:
-    """Ends a transaction, or fails: a commit that is refused is rolled back."""
+    """The tap of a coordinator's link: ends a transaction, or fails; a commit that is refused is rolled back."""
 
-    def __init__(self, inner: DischargeCall, point: InjectionPoint) -> None:
-        self._inner = inner
+    def __init__(self, point: InjectionPoint) -> None:
         self._point = point
 
-    def __call__(self, ref: TransactionRef, *, fail: bool, done: Done) -> None:
+    def before_discharge(self, ref: TransactionRef, *, fail: bool, done: Done) -> None:
         """Commit, or with `fail` roll back, or fail."""
+        discharge = self._point.connection.broker.transactions.discharge
         strike = self._point.next_strike(Discharge.ROLLBACK if fail else Discharge.COMMIT)
         if strike is None:
-            self._inner(ref, fail=fail, done=done)
+            discharge(ref, fail=fail, done=done)
         elif strike.effect is Effect.REFUSE:
-            self._inner(ref, fail=True, done=lambda _: done(strike.error))
+            discharge(ref, fail=True, done=lambda _: done(strike.error))
         else:
-            EFFECTS[strike.effect](self._point, strike, lambda then: self._inner(ref, fail=fail, done=then), done)
+            EFFECTS[strike.effect](self._point, strike, lambda then: discharge(ref, fail=fail, done=then), done)
 
 
 def _message_count(data: bytes, *, batch: bool) -> int:

@@ -22,7 +22,7 @@ from ..wire.engine import Pointer, lib
 from ..wire.link import link_credit
 from ..wire.outgoing_deliveries import OutgoingDeliveries
 from ..wire.run import Run
-from .outgoing import ReceiverHandle
+from .receiver import ReceiverHandle
 
 _ACTIVE: Final = 0
 _SLICE_COUNT: Final = 256
@@ -32,7 +32,7 @@ _SLICE_BYTES: Final = 1024 * 1024
 class BrowsingLink(OutgoingDeliveries):
     """A client's browser. `start` gives it its broker receiver, right after the attach was accepted."""
 
-    __slots__ = ("_address", "_busy", "_context", "_gate", "_matches", "_next", "_number", "_owes_answer", "_receiver")
+    __slots__ = ("_address", "_busy", "_context", "_matches", "_next", "_number", "_owes_answer", "_receiver", "tap")
 
     def __init__(
         self,
@@ -52,19 +52,12 @@ class BrowsingLink(OutgoingDeliveries):
         self._number = 0  # of the last delivery
         self._busy = False
         self._owes_answer = False
-        self._gate: Callable[[], bool] = _is_open
+        self.tap: Callable[[], bool] | None = None
+        """Where faults say before each peek whether it may be; False once they end the link or its connection."""
 
     def start(self, receiver: ReceiverHandle) -> None:
         """From now on the client may browse."""
         self._receiver = receiver
-
-    def gate(self, may_receive: Callable[[], bool]) -> None:
-        """Ask `may_receive` before each peek (`faults`); False while the link or its connection is ended."""
-        self._gate = may_receive
-
-    def unwrap(self) -> None:
-        """Ask nothing before a peek."""
-        self._gate = _is_open
 
     def on_flow(self) -> None:
         """A flow of the client, or Proton telling that it has sent something."""
@@ -72,7 +65,7 @@ class BrowsingLink(OutgoingDeliveries):
         more = credit > self.credit
         self.credit = credit
         self._owes_answer = self._takes_reply() or self._owes_answer
-        if (more or self._owes_answer) and (credit == 0 or self._gate()):
+        if (more or self._owes_answer) and (credit == 0 or self.tap is None or self.tap()):
             self.resume()
 
     def resume(self) -> None:
@@ -147,11 +140,6 @@ class BrowsingLink(OutgoingDeliveries):
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             receiver.close()
-
-
-def _is_open() -> bool:
-    """The gate without faults."""
-    return True
 
 
 def _facts_of(message: bytes) -> tuple[int, int, int]:

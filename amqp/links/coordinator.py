@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from ...broker.address import parse_address
 from ...broker.api import Entity, TransactionRef
@@ -20,9 +20,9 @@ from ..link_context import LinkContext
 from ..nodes.requests import read_request
 from ..wire.engine import Pointer
 from ..wire.incoming_deliveries import IncomingDeliveries
-from ..wire.link import Done
 from ..wire.run import Run
 from ..wire.transaction_states import DECLARED, declared
+from .hooks import DischargeTap
 
 _SUBSCRIPTIONS: Final = "/subscriptions/"
 
@@ -65,33 +65,18 @@ def _top_level(address: str) -> str:
     return parse_address(address).key.partition(_SUBSCRIPTIONS)[0]
 
 
-class Discharge(Protocol):
-    """Ends a transaction: the broker's own method, or one that may fail on purpose (`faults`)."""
-
-    def __call__(self, ref: TransactionRef, *, fail: bool, done: Done) -> None:
-        """Commit, or with `fail` roll back; `done` gets the outcome."""
-        ...
-
-
 class CoordinatorLink(IncomingDeliveries):
     """A client's link to the coordinator: each delivery declares a transaction or discharges one."""
 
-    __slots__ = ("_context", "_end", "_scope")
+    __slots__ = ("_context", "_scope", "tap")
 
     def __init__(self, context: LinkContext, pointer: Pointer, scope: Scope) -> None:
         self._context = context
         self._scope = scope
-        self._end: Discharge = context.broker.transactions.discharge
+        self.tap: DischargeTap | None = None
+        """Where faults stand between the link and the broker."""
         limits = context.limits
         super().__init__(context, pointer, bytes_max=limits.request_bytes_max, credit=limits.request_credit)
-
-    def wrap(self, around: Callable[[Discharge], Discharge]) -> None:
-        """Put something between the link and the broker (`faults`)."""
-        self._end = around(self._context.broker.transactions.discharge)
-
-    def unwrap(self) -> None:
-        """Put nothing between them."""
-        self._end = self._context.broker.transactions.discharge
 
     def receive(self, run: Run) -> None:
         """Declare a transaction, or discharge one."""
@@ -157,7 +142,8 @@ class CoordinatorLink(IncomingDeliveries):
                 self._refused(run, error)
 
         ref = TransactionRef(self._context, transaction)
-        self._end(ref, fail=fail is True, done=discharged)
+        discharge = self._context.broker.transactions.discharge if self.tap is None else self.tap.before_discharge
+        discharge(ref, fail=fail is True, done=discharged)
 
     def gone(self) -> None:
         """Whatever is open is rolled back."""

@@ -1,11 +1,58 @@
-"""Where faults and conditions meet the life of links: `injection.faults` implements it, which imports this room."""
+"""Where faults and conditions hook in: at the life of links, and by the attribute `tap` of a link or a node.
+
+Without faults every `tap` is None and a message passes one look at it. `injection` implements all of this and sets the
+taps (`injection.faults`); it imports this room, and nothing here imports it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from ...broker.api import Delivery, Outcome, RunDone, TransactionRef
 from ..link_context import LinkContext
 from ..wire.engine import AttachRequest, Pointer
+from ..wire.link import Done
+from .credit import Step
+from .receiver import ReceiverHandle
+
+
+class ReceivingTap(Protocol):
+    """What stands between a receiver link and the broker. Each moment does what the link would have done, or else."""
+
+    def before_credit(self, count: int) -> None:
+        """The link wants its receiver to have `count` credit (absolute)."""
+        ...
+
+    def before_deliver(self, deliveries: Sequence[Delivery]) -> Step:
+        """The broker hands messages over, for the link's `hand_out`, whose step is returned."""
+        ...
+
+    def before_settle(
+        self, receiver: ReceiverHandle, run: Sequence[bytes], outcome: Outcome, done: RunDone | None
+    ) -> None:
+        """The client settles deliveries; `receiver` may be closed."""
+        ...
+
+    def before_close(self) -> None:
+        """The link gives its receiver up."""
+        ...
+
+
+class SendingTap(Protocol):
+    """What stands between a sender link and the broker."""
+
+    def before_send(self, data: bytes, store: Callable[[Done], None], done: Done, *, batch: bool) -> None:
+        """The client sends a message or a batch, which `store(done)` stores."""
+        ...
+
+
+class DischargeTap(Protocol):
+    """What stands between a coordinator's link and the broker."""
+
+    def before_discharge(self, ref: TransactionRef, *, fail: bool, done: Done) -> None:
+        """The client commits a transaction, or with `fail` rolls it back."""
+        ...
 
 
 class LinkHooks(Protocol):

@@ -6,9 +6,7 @@ the entity to another one [wire 8]. Does not know what is in a message. A link o
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 from ...broker.api import Sender, TransactionRef, alone
 from ...broker.errors import BrokerError, Condition, EmptyBatchError
@@ -18,20 +16,13 @@ from ..wire.engine import Pointer, link_name
 from ..wire.incoming_deliveries import IncomingDeliveries
 from ..wire.link import Done
 from ..wire.run import Run
-
-
-class Send(Protocol):
-    """Stores one delivery: the sender's own method, or one that may fail on purpose (`faults`)."""
-
-    def __call__(self, data: bytes, *, batch: bool, done: Done) -> None:
-        """Store `data`; `done` gets the outcome."""
-        ...
+from .hooks import SendingTap
 
 
 class IncomingLink(IncomingDeliveries):
     """A client's sender link, open for deliveries of up to the entity's size; with a `destination` they go on there."""
 
-    __slots__ = ("_broker", "_destination", "_send", "_sender", "_tracker")
+    __slots__ = ("_broker", "_destination", "_sender", "_tracker", "tap")
 
     def __init__(
         self, context: LinkContext, pointer: Pointer, sender: Sender, credit: int, destination: str | None = None
@@ -39,42 +30,38 @@ class IncomingLink(IncomingDeliveries):
         self._broker = context.broker
         self._tracker = context.tracker
         self._sender = sender
-        self._send: Send = self._store
+        self.tap: SendingTap | None = None
+        """Where faults stand between the link and the broker."""
         self._destination = destination
         bytes_max = max(sender.message_bytes_max, sender.batch_bytes_max)
         super().__init__(context, pointer, bytes_max=bytes_max, credit=credit)
         self.takes_runs = destination is None
 
-    def wrap(self, around: Callable[[Send], Send]) -> None:
-        """Put something between the link and the broker (`faults`)."""
-        self._send = around(self._store)
-        self.takes_runs = False
-
-    def unwrap(self) -> None:
-        """Put nothing between them."""
-        self._send = self._store
-        self.takes_runs = self._destination is None
-
     def receive(self, run: Run) -> None:
         """Store deliveries, add one to a transaction, or transfer them to the link's destination."""
         if run.transaction is not None:
             self._receive_in(TransactionRef(self.state, run.transaction), run)
-        elif self.takes_runs and not run.whole:
+        elif self.tap is None and self._destination is None and not run.whole:
             self._sender.send(run.items, run.done)
         else:
             for position, data in enumerate(run.items):
-                done = partial(run.done, (position,))
-                if run.whole:
-                    if len(data) > self._sender.batch_bytes_max:
-                        self._detach_for_batch()
-                        return
-                    done = partial(self._batch_done, done)
-                if self._destination is None:
-                    self._send(data, batch=run.whole, done=done)
-                else:
-                    self._transfer(None, self._destination, data, run.whole, done)
+                self._receive_one(data, partial(run.done, (position,)), batch=run.whole)
 
-    def _store(self, data: bytes, *, batch: bool, done: Done) -> None:
+    def _receive_one(self, data: bytes, done: Done, *, batch: bool) -> None:
+        """As `receive`, for a batch, for a destination and under faults."""
+        if batch:
+            if len(data) > self._sender.batch_bytes_max:
+                self._detach_for_batch()
+                return
+            done = partial(self._batch_done, done)
+        if self._destination is not None:
+            self._transfer(None, self._destination, data, batch, done)
+        elif self.tap is not None:
+            self.tap.before_send(data, partial(self._store, data, batch), done, batch=batch)
+        else:
+            self._store(data, batch, done)
+
+    def _store(self, data: bytes, batch: bool, done: Done) -> None:
         self._sender.send((data,), alone(done), whole=batch)
 
     def _receive_in(self, ref: TransactionRef, run: Run) -> None:

@@ -122,7 +122,7 @@ class MessageSessionLink(OutgoingLink):
         )
         if self._refusal is not None:
             raise self._refusal
-        if self._receiver is None:
+        if self.receiver is None:
             self._wait = wait
 
     def _granted_session(self, receiver: SessionReceiver) -> None:

@@ -82,6 +82,8 @@ class ReplyRoom:
 
 Answer = Callable[[Request, ReplyRoom], Awaitable[Response | None]]
 """Answers a request, or lets it be without an answer."""
+AnswerTap = Callable[[Answer, Request, ReplyRoom], Awaitable[Response | None]]
+"""Answers a request in the place of the node's own function, which it may call."""
 
 
 def read_request(data: bytes) -> Request:
@@ -144,21 +146,14 @@ class Node:
 
     def __init__(self, context: LinkContext, answer: Answer) -> None:
         self._context = context
-        self._own_answer = answer
         self._answer = answer
+        self.tap: AnswerTap | None = None
+        """Where faults stand between the node and what answers."""
         self._replies: list[ReplyLink] = []
         self.requester_count = 0
         """How many links for requests there are."""
         self._unread: deque[Arrival] = deque()  # the first one is being read
         self._making = asyncio.Semaphore(context.limits.large_replies_max)
-
-    def wrap(self, around: Callable[[Answer], Answer]) -> None:
-        """Put something between the node and what answers (`faults`)."""
-        self._answer = around(self._own_answer)
-
-    def unwrap(self) -> None:
-        """Put nothing between them."""
-        self._answer = self._own_answer
 
     def add_requester(self, pointer: Pointer) -> RequestLink:
         """A link for requests."""
@@ -220,7 +215,8 @@ class Node:
         link = self._link_for(request, session)
         bytes_max = link.bytes_max if link is not None else self._context.limits.reply_bytes_max
         room = ReplyRoom(bytes_max, partial(self._turn, request, session))
-        response = await self._answer(request, room)
+        answer = self._answer if self.tap is None else partial(self.tap, self._answer)
+        response = await answer(request, room)
         done(None)
         # uAMQP's C library takes a response that comes before the request's outcome for a failure.
         self._context.requests.confirm()

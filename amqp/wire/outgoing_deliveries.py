@@ -71,6 +71,10 @@ class OutgoingDeliveries(Link):
         self._kept = count
         return count * UNSETTLED_BYTES + 3 * self._kept_bytes // 2
 
+    def unsettled_tokens(self) -> list[bytes]:
+        """The deliveries that are not settled."""
+        return list(self._open)
+
     @property
     def unsettled_count(self) -> int:
         """How many deliveries the client has said nothing about."""

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from emubus.amqp.injection.faults import Faults, Target
-from emubus.amqp.injection.receiving import FaultyConsumer
-from emubus.amqp.injection.sending import FaultySend
+from emubus.amqp.injection.receiving import FaultyReceiving
+from emubus.amqp.injection.sending import FaultySending
 from emubus.amqp.links.incoming import IncomingLink
 from emubus.amqp.links.outgoing import OutgoingLink
 from emubus.broker.api import Abandon
@@ -149,22 +149,16 @@ async def test_a_send_to_a_busy_server_is_rejected_and_nothing_is_sent(wire: Wir
 async def test_without_faults_nothing_stands_between_a_link_and_the_broker(wire: Wire, table: FaultTable) -> None:
     wire.attach_sender()
     wire.attach_receiver(handle=1, credit=2)
-    before = handles(wire)
     table.add(FaultKind.SERVER_BUSY, count=1)
-    assert [type(each) for each in handles(wire)] == [FaultySend, FaultyConsumer]
+    assert [type(each) for each in taps(wire)] == [FaultySending, FaultyReceiving]
     table.clear()
-    assert handles(wire)[:2] == before
-    assert not any(isinstance(each, FaultySend | FaultyConsumer) for each in handles(wire))
+    assert taps(wire) == [None, None]
 
 
-def handles(wire: Wire) -> list[object]:
-    """What the links of messages hold of the broker, in the order of their attaches."""
+def taps(wire: Wire) -> list[object]:
+    """What stands between the links of messages and the broker, in the order of their attaches."""
     links = wire.server.context.links.values()
-    return [
-        link._send if isinstance(link, IncomingLink) else link._receiver
-        for link in links
-        if isinstance(link, IncomingLink | OutgoingLink)
-    ]
+    return [link.tap for link in links if isinstance(link, IncomingLink | OutgoingLink)]
 
 
 async def test_a_delayed_confirmation_comes_with_the_clock_and_a_missing_one_never(

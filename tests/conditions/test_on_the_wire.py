@@ -306,7 +306,7 @@ async def test_with_nothing_on_nothing_is_noted_and_nothing_stands_in_between(wi
     assert wire.server.context.watch is None
     (link,) = wire.server.context.links.values()
     assert isinstance(link, IncomingLink)
-    assert link.takes_runs
+    assert link.tap is None
 
 
 def strikes(wire: Wire, on: Conditions, seed: int) -> list[tuple[str, int]]:
