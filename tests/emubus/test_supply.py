@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from pathlib import Path
 
 import pytest
 import yaml
@@ -42,14 +43,39 @@ def test_the_lock_of_the_image_has_each_dependency_with_hashes_and_names_no_regi
     assert "--require-hashes --requirement /build/requirements.lock" in (ROOT / "docker" / "Dockerfile").read_text()
 
 
-def test_actions_and_tools_of_the_release_are_pinned() -> None:
-    text = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_actions_of_workflows_are_pinned_and_may_write_nothing_unasked(workflow: Path) -> None:
+    text = workflow.read_text()
     used = re.findall(r"uses: (.*)", text)
     assert used
     assert [each for each in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each)] == []
+    assert yaml.safe_load(text)["permissions"] == {"contents": "read"}
+
+
+def test_workflows_agree_on_the_commit_of_an_action() -> None:
+    used = {each for path in WORKFLOWS for each in re.findall(r"uses: ([\w./-]+@\w+)", path.read_text())}
+    assert len(used) == len({each.partition("@")[0] for each in used})
+
+
+def test_tools_of_the_release_are_pinned() -> None:
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text()
     installed = [word for line in re.findall(r"pip install ([^&\n]*)", text) for word in line.split()]
     assert installed
     assert [word for word in installed if not re.fullmatch(r"\w+==[\d.]+", word)] == []
+
+
+def test_the_tests_run_on_every_python_that_is_supported() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text())["jobs"]
+    pythons = jobs["fast"]["strategy"]["matrix"]["python"]
+    assert f">={pythons[0]}" == PROJECT["requires-python"]
+    assert pythons == [f"3.{minor}" for minor in range(11, 11 + len(pythons))]
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    steps = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    called = [re.fullmatch(r"make ([\w-]+) PYTHON=python( ARGS=.*)?", each) for each in steps]
+    assert {None if each is None else each[1] for each in called} <= targets
 
 
 @pytest.mark.parametrize("file", ["docker-compose.yml", "examples/compose/compose.yml"])
