@@ -4,9 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 CLIENTS := tests/sdk tests/examples # wait for builds, then mostly for their servers
 HEAVY := tests/spark tests/web # more than one processor, or a browser
+LONG := $(addprefix tests/,crash attack codec amqp broker commands http operations refusals storage web spark/codec \
+	spark/acceptance examples/test_languages.py)
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
-.PHONY: serve test test-heavy test-clients test-parts test-long conformance prepare check bench fast dist clean
+.PHONY: serve test test-heavy test-clients test-parts test-long long-tests kill-rounds simulation try-dist conformance prepare check bench fast dist clean
 serve: $(VENV)/installed
 	$(BIN)/emubus serve $(ARGS)
 test: # installs beside the builds
@@ -18,11 +20,16 @@ test-clients: prepare $(VENV)/collected
 	nice -n 5 $(BIN)/pytest -n 6 --dist loadgroup $(CLIENTS) $(ARGS)
 test-parts: $(VENV)/collected # takes what the others leave of the machine
 	nice -n 7 $(BIN)/pytest -n 4 --dist worksteal $(addprefix --ignore=,$(CLIENTS) $(HEAVY)) $(ARGS)
-test-long: $(VENV)/installed # hours: long simulations, attacks, kill rounds
-	EMUBUS_TEST_LONG=1 $(BIN)/pytest -n 2 tests/crash tests/attack tests/codec tests/amqp tests/broker tests/commands tests/http tests/operations tests/refusals tests/storage tests/web tests/spark/codec tests/spark/acceptance tests/examples/test_languages.py $(ARGS)
-	$(BIN)/python -m tests.crash.namespace_rounds --rounds 1000 && $(BIN)/python -m tests.spark.acceptance.kill_rounds
-	$(MAKE) dist && release/try && $(BIN)/python -m tests.broker.namespace_simulation --commands 10000000 --jobs 2
-	$(BIN)/python -m tests.conformance
+test-long: long-tests kill-rounds simulation try-dist conformance # hours
+long-tests: $(VENV)/installed # long forms of the tests that try by chance
+	EMUBUS_TEST_LONG=1 $(BIN)/pytest -n 2 $(LONG) $(ARGS)
+kill-rounds: $(VENV)/installed # the broker and Spark's processes, killed a thousand times
+	$(BIN)/python -m tests.crash.namespace_rounds --rounds 1000
+	$(BIN)/python -m tests.spark.acceptance.kill_rounds
+simulation: $(VENV)/installed # the namespace against a model: ten million commands
+	$(BIN)/python -m tests.broker.namespace_simulation --commands 10000000 --jobs 2
+try-dist: dist # from the wheels to the first message
+	release/try
 conformance: $(VENV)/installed # suites that others wrote: docs/CONFORMANCE.md
 	$(BIN)/python -m tests.conformance $(ARGS)
 prepare: $(BIN)/python ; $(BIN)/python -m tests.prepare
