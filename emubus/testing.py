@@ -27,9 +27,13 @@ from .conditions.fault_table import Fault, FaultKind, FaultOperation
 from .config import Auth, ConfigError, Durability
 from .kit.conditions import ConditionReport
 from .kit.in_process import EmubusServer
+from .kit.manual_clock import ManualClock
 from .kit.remote import RemoteEmubus
-from .kit.verbs import Emubus, ManualClock, PeekedMessage
+from .kit.values import PeekedMessage
 from .web.services import Snapshot
+
+Emubus = EmubusServer | RemoteEmubus
+"""Either of them: both have the same verbs."""
 
 __all__ = [
     "Auth",

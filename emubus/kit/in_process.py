@@ -51,8 +51,7 @@ from ..web.control.message_json import message_json
 from ..web.services import Snapshot
 from .answers import Answer
 from .conditions import ConditionReport, ConditionVerbs, parameters_of, report_of
-from .parsing import message_in
-from .verbs import PeekedMessage, in_ms
+from .values import PeekedMessage, in_ms, message_in
 
 T = TypeVar("T")
 CALL_TIMEOUT_S = 300.0
@@ -192,7 +191,10 @@ class EmubusServer(ConditionVerbs):
         return self.call(lambda: self._server.broker.maintenance.purge(path))
 
     def reset(self) -> None:
-        """Reset to the state at the start: its entities without messages, no faults of any kind, the machine's time."""
+        """Reset to the state at the start: its entities without messages, no faults of any kind, the machine's time.
+
+        Links are detached, and SDKs reconnect on their own. Snapshots are kept.
+        """
         self.clear_faults()
         self.end_conditions()
         self.call(self._server.broker.maintenance.start_over)

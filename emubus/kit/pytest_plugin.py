@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 if TYPE_CHECKING:
-    from .verbs import Emubus, ManualClock
+    from .in_process import EmubusServer
+    from .manual_clock import ManualClock
+    from .remote import RemoteEmubus
+
+    Emubus = EmubusServer | RemoteEmubus
 
 _SETTINGS: Final = {
     "config": "Config.json with the entities that every test starts with; default: one queue named queue.1",
@@ -59,7 +63,7 @@ def servicebus_connection_string(emubus: Emubus) -> str:
 @pytest.fixture
 def emubus_clock(emubus: Emubus) -> ManualClock:
     """The clock of `emubus`, frozen until the test moves it with `advance`."""
-    from .verbs import ManualClock
+    from .manual_clock import ManualClock
 
     return ManualClock(emubus)
 

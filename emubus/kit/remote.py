@@ -36,8 +36,7 @@ from ..web.services import Snapshot
 from .answers import Answer, AnswerError, parse_answer
 from .conditions import ConditionReport, ConditionVerbs, parameters_of
 from .http_connection import DEFAULT_PORTS, connector, read_whole
-from .parsing import fault_in, message_in, report_in, route_in, snapshot_in
-from .verbs import PeekedMessage, in_ms
+from .values import PeekedMessage, fault_in, in_ms, message_in, report_in, route_in, snapshot_in
 
 CALL_TIMEOUT_S: Final = 30.0
 PAGE_MESSAGES: Final = 250
@@ -62,8 +61,9 @@ _SUPPORT: Final = re.compile(r"^SubCode=\d+\. | TrackingId:.*", re.DOTALL)
 class RemoteEmubus(ConditionVerbs):
     """The emubus at `url`, such as `http://localhost:5300`; any of its ports will do.
 
-    `key` is for a server with `--auth sas`, and needs the Manage right. With https, `ca_file` is a CA to trust besides
-    those of the system. BrokerError: the server refuses. ConnectionError: no answer. ValueError: not a URL. CaError.
+    Its verbs are those of `EmubusServer`, where their texts are. `key` is for a server with `--auth sas`, and needs
+    the Manage right. With https, `ca_file` is a CA to trust besides those of the system. BrokerError: the server
+    refuses. ConnectionError: no answer. ValueError: not a URL. CaError.
     """
 
     def __init__(
@@ -84,7 +84,6 @@ class RemoteEmubus(ConditionVerbs):
 
     @property
     def connection_string(self) -> str:
-        """The connection string, for data and administration clients."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return (
             f"Endpoint=sb://{host}:{self._port};SharedAccessKeyName={self._key_name};SharedAccessKey={self._key};"
@@ -102,43 +101,36 @@ class RemoteEmubus(ConditionVerbs):
     # ---- entities
 
     def create(self, description: Description) -> None:
-        """Create a queue, topic or subscription."""
         self._put(path_of(description), entity_entry(description), {})
         if isinstance(description, SubscriptionDescription):
             self._set_rules(description)
 
     def create_queue(self, queue: QueueDescription | str) -> None:
-        """Create a queue; properties that are not given come from the profile, as for clients."""
         if isinstance(queue, str):
             self._put(queue, named_entry(QueueDescription), {})
         else:
             self.create(queue)
 
     def create_topic(self, topic: TopicDescription | str) -> None:
-        """Create a topic, in the same way."""
         if isinstance(topic, str):
             self._put(topic, named_entry(TopicDescription), {})
         else:
             self.create(topic)
 
     def create_subscription(self, subscription: SubscriptionDescription) -> None:
-        """Create a subscription of a topic, with its rules; without rules it receives every message."""
         self.create(subscription)
 
     def update(self, description: Description) -> None:
-        """Change an entity's properties, except those fixed at creation."""
         self._put(path_of(description), entity_entry(description), ANY_VERSION)
         if isinstance(description, SubscriptionDescription):
             self._set_rules(description)
 
     def delete(self, path: str) -> None:
-        """Delete an entity with everything in it."""
         self._atom("DELETE", path)
 
     # ---- messages
 
     def peek(self, path: str, sub_queue: str = "active") -> list[PeekedMessage]:
-        """All messages of an entity, by peeking: does not lock, does not reset AutoDeleteOnIdle."""
         found: list[PeekedMessage] = []
         first: int | None = 0
         while first is not None:
@@ -152,49 +144,39 @@ class RemoteEmubus(ConditionVerbs):
         return found
 
     def message_counts(self, path: str) -> dict[str, int]:
-        """Messages of an entity by state."""
         counts = self._control("GET", _entity(path)).part("messages")
         return {state: counts.number(state) for state in counts}
 
     def route(self, path: str, key: str | None = None) -> Route:
-        """Where a message with a key would go: its partition and store."""
         query = "" if key is None else f"?key={quote(key, safe='')}"
         return route_in(self._control("GET", f"{_entity(path)}/route{query}"))
 
     def purge(self, path: str | None = None) -> int:
-        """Remove all messages and session states of an entity, or of all; returns the number of messages."""
         if path is None:
             return self._control("POST", "/reset", {"to": "empty"}).number("message_count")
         return self._control("POST", f"{_entity(path)}/purge").number("message_count")
 
     def reset(self) -> None:
-        """Reset to the state at the start: its entities without messages, no faults of any kind, the machine's time."""
         self._control("POST", "/reset", {"to": "start"})
 
     def snapshot(self, name: str) -> Snapshot:
-        """Take a snapshot of all entities and messages."""
         return snapshot_in(self._control("PUT", f"/snapshots/{SnapshotName(name)}"))
 
     def restore(self, name: str) -> Snapshot:
-        """Restore a snapshot; SDKs reconnect on their own."""
         return snapshot_in(self._control("POST", f"/snapshots/{SnapshotName(name)}/restore"))
 
     # ---- time
 
     def now_ms(self) -> int:
-        """The time of the clock."""
         return self._control("GET", "/clock").number("now_ms")
 
     def advance(self, by: int | timedelta) -> None:
-        """Move the clock forward, by milliseconds or a timedelta."""
         self._control("POST", "/clock/advance", {"ms": in_ms(by)})
 
     def freeze(self) -> None:
-        """Freeze the clock; `advance` still moves it."""
         self._control("POST", "/clock/freeze")
 
     def thaw(self) -> None:
-        """Thaw the clock; it goes on from where it stands."""
         self._control("POST", "/clock/thaw")
 
     # ---- outages and faults
@@ -202,12 +184,10 @@ class RemoteEmubus(ConditionVerbs):
     def begin_outage(
         self, stores: Sequence[int], kind: OutageKind, *, delay_ms: int = 0, duration_ms: int | None = None
     ) -> None:
-        """Begin an outage of messaging stores (down, slow, failing, full), for a time or until `end_outage` (P18)."""
         asked = {"stores": list(stores), "kind": kind.value, "delay_ms": delay_ms, "duration_ms": duration_ms}
         self._control("POST", "/outages", asked)
 
     def end_outage(self, stores: Sequence[int]) -> None:
-        """End outages of stores."""
         for index in stores:
             self._control("DELETE", f"/stores/{index}/outage")
 
@@ -221,7 +201,6 @@ class RemoteEmubus(ConditionVerbs):
         probability: float = 1.0,
         delay_ms: int = 0,
     ) -> Fault:
-        """Inject a fault into operations of clients on an entity, or on any: `count` times or until `clear_faults`."""
         asked = {
             "kind": kind.value,
             "entity": entity,
@@ -233,7 +212,6 @@ class RemoteEmubus(ConditionVerbs):
         return fault_in(self._control("POST", "/faults", asked))
 
     def clear_faults(self) -> int:
-        """Clear all faults; returns how many were set."""
         return self._control("DELETE", "/faults").number("cleared_count")
 
     def start_condition(
@@ -246,16 +224,13 @@ class RemoteEmubus(ConditionVerbs):
         count: int | None = None,
         **values: Value,
     ) -> ConditionReport:
-        """Start a preset or a single behaviour: for a time, for `count` strikes, or until it is ended."""
         asked = {"name": name, "seed": seed, "entity": entity, "duration_ms": duration_ms, "count": count}
         return report_in(self._control("POST", "/conditions", {**asked, "set": parameters_of(name, values)}))
 
     def condition(self, number: int) -> ConditionReport:
-        """A condition with what struck so far; one that has ended can be read for a while."""
         return report_in(self._control("GET", f"/conditions/{number}"))
 
     def end_condition(self, number: int) -> None:
-        """End a condition; nothing if it has ended."""
         try:
             self._control("DELETE", f"/conditions/{number}")
         except BrokerError as error:
@@ -263,18 +238,15 @@ class RemoteEmubus(ConditionVerbs):
                 raise
 
     def end_conditions(self) -> int:
-        """End all conditions; returns how many were on."""
         return self._control("DELETE", "/conditions").number("ended_count")
 
     def _entity_count(self) -> int:
         return self._control("GET", "/entities?count=1").number("total")
 
     def drop_connections(self, entity: str | None = None) -> int:
-        """Cut the TCP connections of all clients, or of those with a link to `entity`; returns how many."""
         return self._control("POST", "/connections/drop", {"entity": entity}).number("dropped_count")
 
     def drop_links(self, entity: str, condition: Condition = Condition.DETACH_FORCED) -> int:
-        """Detach every link to `entity`, its sub-queues and its `$management` node; returns how many."""
         asked = {"entity": entity, "condition": condition.value}
         return self._control("POST", "/links/drop", asked).number("dropped_count")
 

@@ -102,7 +102,7 @@ def test_pytest_finds_the_plugin_in_the_wheel(wheel: Path, wheel_names: set[str]
         "pytest11": {"emubus": "emubus.kit.pytest_plugin"},
     }
     assert {
-        f"emubus/{name}.py" for name in ("testing", "container", "kit/pytest_plugin", "kit/remote", "kit/verbs")
+        f"emubus/{name}.py" for name in ("testing", "container", "kit/pytest_plugin", "kit/remote", "kit/values")
     } <= wheel_names
     assert {"spark", "testcontainers"} <= set(extras)
 

@@ -14,7 +14,7 @@ from azure.servicebus.exceptions import ServiceBusError
 
 from emubus.broker.clock import Clock
 from emubus.broker.model.descriptions import DEFAULT_RULES
-from emubus.kit.verbs import in_ms
+from emubus.kit.values import in_ms
 from emubus.testing import (
     Auth,
     AuthorizationRule,

@@ -1,6 +1,13 @@
-"""Values of the test kit, read from answers of the control API. ValueError, KeyError: an answer breaks its schema."""
+"""Values of the test kit's verbs, and how they are read from answers of the control API.
+
+ValueError, KeyError: an answer breaks its schema.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
 
 from ..broker.admin.overview import Route
 from ..broker.names import SnapshotName
@@ -9,7 +16,44 @@ from ..conditions.fault_table import Fault, FaultKind, FaultOperation
 from ..web.services import Snapshot
 from .answers import Answer
 from .conditions import ConditionReport
-from .verbs import PeekedMessage
+
+
+@dataclass(frozen=True, slots=True)
+class PeekedMessage:
+    """A message in an entity, decoded. Instants are Unix ms; `state` is active, deferred or scheduled.
+
+    `properties` has the AMQP properties that are set (`message_id`, `session_id`, `subject`, …), `body` has `kind`,
+    `text`, `base64` and `json`, each None if it does not apply.
+    """
+
+    partition_id: int
+    sequence_number: int
+    state: str
+    locked_until_at: int | None
+    enqueued_at: int | None
+    delivery_count: int
+    size_bytes: int
+    header: Mapping[str, object]
+    properties: Mapping[str, object]
+    application_properties: Mapping[str, object]
+    annotations: Mapping[str, object]
+    body: Mapping[str, object]
+
+    @property
+    def text(self) -> str | None:
+        """The body as text; None if it is not text."""
+        text = self.body["text"]
+        return text if isinstance(text, str) else None
+
+    @property
+    def message_id(self) -> object:
+        """The MessageId, None if it has none."""
+        return self.properties.get("message_id")
+
+
+def in_ms(by: int | timedelta) -> int:
+    """A duration in milliseconds, fractions rounded up."""
+    return -(-by // timedelta(milliseconds=1)) if isinstance(by, timedelta) else by
 
 
 def message_in(found: Answer) -> PeekedMessage:
