@@ -194,6 +194,11 @@ def _map_items_of(items: list[object]) -> MapItems:
 
 
 def _array(table: _Table, width: int) -> _Decoder:
+    """A decoder for arrays whose size and count have `width` bytes.
+
+    The count is checked against the bytes before a list is made: elements of no width could claim billions of values.
+    """
+
     def decode_array(data: bytes, pos: int, end: int, depth: int) -> tuple[object, int]:
         count, content, stop = _open_compound(data, pos, end, depth, width)
         descriptor: object = None

@@ -239,15 +239,12 @@ class Behaviour:
     # ---- what subclasses use
 
     def number(self, name: str) -> int:
-        """A parameter that is a whole number."""
         return int(self.on.values[name])
 
     def ratio(self, name: str) -> float:
-        """A parameter that is a number."""
         return float(self.on.values[name])
 
     def word(self, name: str) -> str:
-        """A parameter that is a word."""
         return str(self.on.values[name])
 
     def covers(self, address: str) -> bool:

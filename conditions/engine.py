@@ -56,7 +56,6 @@ class Conditions:
 
     @property
     def are_on(self) -> bool:
-        """Whether any condition is on."""
         return bool(self._behaviours)
 
     def watch(self, changed: Callable[[], None]) -> None:
@@ -74,7 +73,6 @@ class Conditions:
         return self._conditions.get(number) or self._ended.get(number)
 
     def is_on(self, number: int) -> bool:
-        """Whether a condition is on."""
         return number in self._conditions
 
     def start(
@@ -156,6 +154,7 @@ class Conditions:
         return len(numbers)
 
     def _made(self, condition: Condition, row: Row, values: Mapping[str, Value], shared: Shared) -> Behaviour:
+        """A behaviour with chance of its own: its stream depends on seed and name, not on what runs beside it."""
         from .behaviour import Circumstances
         from .condition import Planned
 
@@ -223,7 +222,6 @@ class Conditions:
         return next(_found(each.handshake() for each in self._behaviours), None)
 
     def accepts(self, connection: int) -> bool:
-        """Whether a new connection is accepted."""
         return all(each.accepts(connection) for each in self._behaviours)
 
     def carry(self, passing: Passing) -> tuple[int, int | None]:

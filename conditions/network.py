@@ -96,9 +96,7 @@ class Connection(Protocol):
         ...
 
     @property
-    def links(self) -> Iterable[Link]:
-        """Its links."""
-        ...
+    def links(self) -> Iterable[Link]: ...
 
     def close(self, error: BrokerError) -> None:
         """Close it in good order because of `error`."""

@@ -110,6 +110,7 @@ _KIT: Final = (
 
 
 def _rows() -> tuple[Row, ...]:
+    """All rows, in the order of docs/CONDITIONS.md: behaviours from their modules, faults and outages from here."""
     faults = (
         Row(
             kind.value,

@@ -197,6 +197,7 @@ class Listener:
             log.info("refused", client=client, reason=reason, remedy=remedy)
 
     async def _hand_over(self, connection: socket.socket, secret: bool, account: MemoryAccount) -> None:
+        """Give an accepted socket to the event loop, over TLS if the client began it; a failure ends its account."""
         tls = self._tls if secret else None
         instead = self._handshake() if secret else None
         if isinstance(instead, bytes):
@@ -286,13 +287,11 @@ class ProtocolDetector(asyncio.Protocol):
         protocol.data_received(self._first)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client has disconnected."""
         del exc
         self._decided()
         self._account.close()
 
     def abort(self) -> None:
-        """Cut the connection."""
         if self._transport is not None:
             self._transport.abort()
 

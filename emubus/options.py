@@ -45,7 +45,6 @@ class Option(NamedTuple, Generic[T_co]):
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The environment variables that set it."""
         return (f"EMUBUS_{self.name.upper()}", *self.more_variables)
 
 

@@ -92,11 +92,9 @@ class NotReady(asyncio.Protocol):
         self._account = account
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Close the connection."""
         transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is closed."""
         del exc
         self._account.close()
 
@@ -187,6 +185,11 @@ class Server:
         await self._cleanup.aclose()
 
     async def _start(self) -> None:
+        """The order matters: the cleanup ends things in reverse.
+
+        Ports come first, so that a taken one changes nothing on disk; AMQP ends before HTTP, whose WebSockets carry
+        it; the certificate is made again once the system has chosen the ports that it names.
+        """
         config = self.config
         tls = self._tls_context()
         self.ledger = Ledger(self.clock, Caps.for_messages(largest_message(config.limits), sockets_max()), trim)

@@ -219,6 +219,12 @@ class Snapshots:
     # ---- restoring
 
     async def _restore(self, name: SnapshotName) -> Snapshot:
+        """Exchange the namespace for a snapshot.
+
+        In memory the snapshot is read before anything is given up. In a folder its files are copied beside those in use
+        and exchanged by renaming, so that a kill at any moment leaves the one or the other (`finish_restore`). Clients
+        are detached only once the snapshot is known to be sound.
+        """
         snapshot = self.get(name)
         count = len(self._broker.namespace.workers)
         if snapshot.store_count != count:

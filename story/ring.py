@@ -74,7 +74,6 @@ class Entry:
 
     @property
     def path(self) -> str:
-        """The path of the entity."""
         return self._ref.path
 
     @property
@@ -90,7 +89,6 @@ class Entry:
 
     @property
     def detects_duplicates(self) -> bool:
-        """Whether the entity detects duplicates."""
         description = self._ref.description
         return not isinstance(description, SubscriptionDescription) and description.requires_duplicate_detection
 
@@ -110,7 +108,6 @@ class Story:
 
     @property
     def is_on(self) -> bool:
-        """Whether events are kept."""
         return self._is_on
 
     @property
@@ -128,7 +125,6 @@ class Story:
         self._is_on = is_on
 
     def forget(self) -> None:
-        """Forget all events."""
         self._forgotten_count += self._message_count
         self._first_number += len(self._events)
         self._events.clear()

@@ -40,7 +40,6 @@ class TraceEvent:
         return message_id_of(self.found.message)
 
     def to_json(self) -> dict[str, object]:
-        """The event as JSON types."""
         entry = self.found.entry
         return {
             "at": entry.at,

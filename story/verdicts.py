@@ -69,7 +69,6 @@ def verdicts_on(message: Message, rules: Mapping[str, Sequence[RuleDescription]]
 
 
 def rule_verdict(rule: RuleDescription, context: MessageContext) -> RuleVerdict:
-    """The verdict of one rule."""
     try:
         if compile_filter(rule.filter)(context) is True:
             return RuleVerdict(rule.name, True, unknown_values(rule, context))

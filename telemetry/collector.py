@@ -69,7 +69,6 @@ class CollectorSession(requests.Session):
         self._state = state
 
     def send(self, request: requests.PreparedRequest, **kwargs: object) -> requests.Response:
-        """Send a request."""
         given = {**kwargs, "stream": True, "allow_redirects": False}
         try:
             answer = super().send(request, **given)

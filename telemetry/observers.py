@@ -15,16 +15,13 @@ class Observers:
 
     @property
     def is_on(self) -> bool:
-        """Whether one of them is on."""
         return any(each.is_on for each in self._observers)
 
     def observe(self, now: int, events: Sequence[Event]) -> None:
-        """Pass the events on."""
         for each in self._observers:
             if each.is_on:
                 each.observe(now, events)
 
     def forget(self) -> None:
-        """Pass it on."""
         for each in self._observers:
             each.forget()

@@ -70,7 +70,6 @@ class MessagingStoreReport:
 
     @property
     def commit_count(self) -> int:
-        """Number of commits since the start."""
         return sum(self.commands.counts)
 
 
@@ -115,12 +114,10 @@ class Placement:
 
 
 def stores(namespace: Namespace) -> list[MessagingStoreReport]:
-    """Return all messaging stores by index."""
     return [store(namespace, worker.index) for worker in namespace.workers]
 
 
 def store(namespace: Namespace, index: int) -> MessagingStoreReport:
-    """Return one messaging store."""
     worker = namespace.workers[index]
     commit_stats = worker.commit_stats
     return MessagingStoreReport(

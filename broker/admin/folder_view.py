@@ -67,7 +67,6 @@ def part_names(store_count: int) -> list[str]:
 
 
 def tables_of(name: str) -> tuple[str, ...]:
-    """Return the tables of a part."""
     return CATALOG_TABLES if name == CATALOG_FOLDER else TABLES
 
 

@@ -134,7 +134,6 @@ class Overview:
         return self._namespace.find(path)[0] if found is None else found
 
     def report(self, entity: Entity) -> EntityReport:
-        """Return the summary of an entity."""
         totals = entity.totals_now()
         partitions = [handle.worker.partition(entity.queue_id) for handle in entity.partitions]
         used = [each for each in partitions if each is not None]
@@ -160,6 +159,7 @@ class Overview:
         return [self._partition(handle) for handle in entity.partitions]
 
     def _partition(self, handle: PartitionHandle) -> PartitionReport:
+        """The report of one partition; without counts while its store is out or its disk fails the read."""
         worker = handle.worker
         away = PartitionReport(handle.index, worker.index, worker.health, *(None,) * 6)
         if not worker.available:

@@ -114,6 +114,10 @@ def check_data_folder(folder: Path) -> FolderReport:
 
 
 def _check(view: FolderView, report: FolderReport) -> None:
+    """Fill the report: first the folder and its files, then the rows, which make sense in sound files only.
+
+    A folder that a killed process was still making or emptying has no rows to check: the next start finishes it.
+    """
     try:
         view.refuse_foreign()
         manifest = view.manifest()
@@ -215,6 +219,10 @@ class _Contents:
 
 
 def _contents(rows: _Rows) -> _Contents:
+    """Read every message of a store once: what the counters, due times and sessions of its partitions must agree with.
+
+    A row that can't be read is noted and passed over, so that one damaged message hides no other problem.
+    """
     contents = _Contents()
     for key, record in rows.of(MESSAGES):
         queue_id, home, number = KEY.unpack(key)
@@ -242,6 +250,10 @@ def _contents(rows: _Rows) -> _Contents:
 
 
 def _check_partition_rows(store_name: str, rows: _Rows, entries: dict[int, Entry], report: FolderReport) -> None:
+    """Compare what a store's partitions say of themselves with the messages that they have.
+
+    The next sequence number must be above the highest in use: a number that is given out twice would hide a message.
+    """
     contents = _contents(rows)
     for (queue_id, number), problem in contents.unreadable.items():
         report.problems.append(f"{store_name}: message {number} of queue id {queue_id} {problem}")

@@ -179,6 +179,11 @@ class RuleIndex:
             self._take_out(rule)
 
     def _put(self, key: str, subscription: _Subscription, rule: _Rule) -> None:
+        """Insert or replace a rule.
+
+        A replaced rule keeps its rank, because copies are made in the order of ranks. Of several equalities the rule is
+        filed under the one with the fewest rules beside it: a message with that value has to evaluate them all.
+        """
         known = subscription.rules.get(rule.name.lower())
         if known is None:
             rule.rank = subscription.next_rank

@@ -97,7 +97,6 @@ class CreateNotVisible(Behaviour):
         return AdminRefusal(404, f"{texts.NO_SERVICE}.")
 
     def strike(self, attempt: Attempt) -> Strike | None:
-        """Refuse an attach."""
         key = key_of(attempt.address)
         if attempt.operation is not FaultOperation.ATTACH or not self._is_hidden(key):
             return None
@@ -112,7 +111,6 @@ class ConflictRunning(Behaviour):
     """Another operation on the entity is under way."""
 
     def administer(self, request: AdminRequest) -> AdminRefusal | None:
-        """Refuse a write."""
         key = key_of(request.path)
         if request.method not in _WRITES or not self.covers(request.path) or not self.chosen(key):
             return None
@@ -132,7 +130,6 @@ class ConflictCleanup(Behaviour):
             self._until[key_of(request.path)] = self.on.clock.now_ms() + self.number("ms")
 
     def administer(self, request: AdminRequest) -> AdminRefusal | None:
-        """Refuse to create it again."""
         key = key_of(request.path)
         if not request.is_create or self.on.clock.now_ms() >= self._until.get(key, 0):
             return None

@@ -37,7 +37,6 @@ class Idling(Behaviour, ABC):
         """What ends when, as things are."""
 
     def begin(self) -> None:
-        """Watch what is there."""
         self.changed()
 
     def changed(self) -> None:
@@ -58,7 +57,6 @@ class Idling(Behaviour, ABC):
             self._timer = self.on.clock.call_at(min(left), self._look)
 
     def end(self) -> None:
-        """Watch no more."""
         super().end()
         self._cancel()
 
@@ -76,7 +74,6 @@ class IdleLink(Idling):
     """A link over which nothing is done is detached; a receiver with credit is in use."""
 
     def ends(self) -> Iterator[End]:
-        """The links of the scope."""
         idle_ms, now = self.number("idle_ms"), self.on.clock.now_ms()
         for connection in self.on.network.connections():
             for link in list(connection.links):
@@ -90,7 +87,6 @@ class IdleConnection(Idling):
     """A connection without links is closed."""
 
     def ends(self) -> Iterator[End]:
-        """The connections that have no links."""
         for each in self.on.network.connections():
             if any(True for _ in each.links):
                 continue
@@ -108,7 +104,6 @@ class SilentConnection(Idling):
     """A connection whose client writes nothing is closed."""
 
     def ends(self) -> Iterator[End]:
-        """All connections."""
         ms = self.number("idle_ms")
         error = texts.connection_inactive(self.on.network.container, ms)
         for each in self.on.network.connections():
@@ -119,7 +114,6 @@ class AgeLimit(Idling):
     """A connection is closed at an age."""
 
     def ends(self) -> Iterator[End]:
-        """All connections."""
         ms = self.number("max_age_ms")
         error = texts.connection_inactive(self.on.network.container, ms)
         for each in self.on.network.connections():
@@ -134,7 +128,6 @@ class RenewalsOnly(Behaviour):
         self._used_at: dict[str, int] = {}
 
     def delivered(self, address: str, count: int, link: Callable[[], str]) -> None:
-        """Messages went over a link."""
         del count
         if self._is_partitioned(address):
             self._used_at[link()] = self.on.clock.now_ms()

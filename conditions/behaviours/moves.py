@@ -45,7 +45,6 @@ class AttachRefused(Refusing):
     """Attaches are refused while the condition is on."""
 
     def strike(self, attempt: Attempt) -> Strike | None:
-        """Refuse an attach."""
         if attempt.operation is not FaultOperation.ATTACH or not self.covers(attempt.address):
             return None
         scope = key_of(attempt.address)
@@ -58,7 +57,6 @@ class BrokerMove(Refusing):
     """Entities move to another broker, one after the other."""
 
     def begin(self) -> None:
-        """Plan the moves."""
         on, at_ms = self.on, self.on.started_at
         for entity in sorted(on.broker.namespace.entities(), key=lambda each: each.path.lower()):
             key = entity.path.lower()
@@ -98,7 +96,6 @@ class BrokerMove(Refusing):
             link.detach(service_errors.session_lock_lost() if link.holds_session else _moved(link))
 
     def links_of(self, key: str) -> list[Link]:
-        """The links to an entity."""
         found = (link for connection in self.on.network.connections() for link in connection.links)
         return [link for link in found if key_of(link.address) == key]
 
@@ -107,7 +104,6 @@ class EntityChanged(Behaviour):
     """An entity is changed: its links are detached, now and at each update by an administration client."""
 
     def begin(self) -> None:
-        """Detach the links of the scope."""
         self._detach()
 
     def administered(self, request: AdminRequest) -> None:
@@ -144,7 +140,6 @@ class GatewayRestart(Behaviour):
     """A share of the connections is lost."""
 
     def begin(self) -> None:
-        """Plan the restart."""
         at_ms = self.on.started_at + self.number("after_ms")
         self.on.plan(at_ms, "a gateway restarts")
         self.at(at_ms, self._restart)
@@ -202,7 +197,6 @@ class PhantomNotFound(Behaviour):
                 self.on.plan(self.on.started_at, f"{self._only} is not found for {self.number('ms')} ms")
 
     def strike(self, attempt: Attempt) -> Strike | None:
-        """Refuse an attach."""
         on = self.on
         if attempt.operation is not FaultOperation.ATTACH or not self.covers(attempt.address):
             return None

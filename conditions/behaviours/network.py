@@ -53,13 +53,11 @@ class OnConnections(Behaviour):
     """What strikes connections of the scope: all, or those with a link to its entity."""
 
     def reached(self) -> Iterator[Connection]:
-        """The connections in the scope."""
         for connection in list(self.on.network.connections()):
             if self.on.entity is None or any(self.covers(link.address) for link in connection.links):
                 yield connection
 
     def is_reached(self, number: int) -> bool:
-        """Whether a connection is in the scope."""
         return self.on.entity is None or any(each.number == number for each in self.reached())
 
 
@@ -67,7 +65,6 @@ class Reset(OnConnections):
     """Connections are reset, again and again."""
 
     def begin(self) -> None:
-        """Plan the first time."""
         self._next(self.on.started_at)
 
     def _next(self, since: int) -> None:
@@ -192,7 +189,6 @@ class WebsocketCut(Idling):
 
 
 def scope_of(number: int) -> str:
-    """The scope of a connection."""
     return f"connection {number}"
 
 

@@ -56,7 +56,6 @@ class InternalError(ByChance):
     OPERATIONS = (SEND, RECEIVE, REQUEST)
 
     def effect(self, attempt: Attempt) -> Strike:
-        """Refuse it."""
         del attempt
         return Strike(Effect.REFUSE, texts.internal())
 
@@ -67,7 +66,6 @@ class ContainerClose(ByChance):
     OPERATIONS = (SEND, RECEIVE)
 
     def effect(self, attempt: Attempt) -> Strike:
-        """Detach the link."""
         del attempt
         return Strike(Effect.DETACH, texts.container_closing())
 
@@ -83,7 +81,6 @@ class AcceptLost(ByChance):
     }
 
     def effect(self, attempt: Attempt) -> Strike:
-        """Store it, and lose the answer."""
         then = self.word("then")
         if then == "any":
             chance = self.on.chance.draw(f"{key_of(attempt.address)} then")
@@ -97,7 +94,6 @@ class AcceptLate(ByChance):
     OPERATIONS = (SEND,)
 
     def effect(self, attempt: Attempt) -> Strike:
-        """Store it, and keep the answer back."""
         del attempt
         return Strike(Effect.DELAY, delay_ms=self.number("ms"))
 
@@ -117,7 +113,6 @@ class RerouteSlow(ByChance):
         return False
 
     def effect(self, attempt: Attempt) -> Strike:
-        """Store it after a while."""
         least, most = sorted((self.number("ms_min"), self.number("ms")))
         return Strike(Effect.HOLD, delay_ms=self.on.chance.between(f"{key_of(attempt.address)} ms", least, most))
 
@@ -128,7 +123,6 @@ class SettleLost(ByChance):
     OPERATIONS = (SETTLE,)
 
     def effect(self, attempt: Attempt) -> Strike:
-        """Do nothing, answer nothing."""
         del attempt
         return Strike(Effect.IGNORE)
 
@@ -139,7 +133,6 @@ class SettleUnconfirmed(ByChance):
     OPERATIONS = (SETTLE,)
 
     def effect(self, attempt: Attempt) -> Strike:
-        """Do it, answer nothing."""
         del attempt
         return Strike(Effect.FORGET)
 
@@ -150,7 +143,6 @@ class LockLost(ByChance):
     OPERATIONS = (SETTLE, RENEW)
 
     def effect(self, attempt: Attempt) -> Strike:
-        """End it."""
         del attempt
         return Strike(Effect.LOSE_LOCK)
 
@@ -172,7 +164,6 @@ class DrySpell(ByChance):
     OPERATIONS = (RECEIVE,)
 
     def effect(self, attempt: Attempt) -> Strike:
-        """Nothing now."""
         del attempt
         return Strike(Effect.LIMIT, count=0, delay_ms=self.number("ms"))
 
@@ -189,7 +180,6 @@ class PeekPartitionEnd(ByChance):
         return entity is not None and len(entity.partitions) > 1 and attempt.count() > self.number("per_reply")
 
     def effect(self, attempt: Attempt) -> Strike:
-        """Give fewer."""
         del attempt
         return Strike(Effect.LIMIT, count=self.number("per_reply"))
 
@@ -205,7 +195,6 @@ class PeekShort(ByChance):
         return attempt.count() > 1
 
     def effect(self, attempt: Attempt) -> Strike:
-        """Give fewer, at least one."""
         count = self.on.chance.between(f"{key_of(attempt.address)} count", 1, attempt.count() - 1)
         return Strike(Effect.LIMIT, count=count)
 

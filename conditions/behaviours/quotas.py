@@ -22,7 +22,6 @@ class LinksPerSession(Behaviour):
     """An AMQP session may have few links; one more ends it with all of them."""
 
     def links_per_session_max(self) -> int | None:
-        """The lower limit."""
         return self.number("max")
 
 
@@ -82,7 +81,6 @@ class BatchTooLarge(Behaviour):
     """A batch is larger than a batch may be, although the link takes messages of that size."""
 
     def strike(self, attempt: Attempt) -> Strike | None:
-        """Detach the link of a batch."""
         if attempt.operation is not FaultOperation.SEND or not attempt.is_batch or not self.covers(attempt.address):
             return None
         scope, size = key_of(attempt.address), attempt.size_bytes
@@ -108,7 +106,6 @@ class NoCredit(Behaviour):
         self._hold(is_new=True)
 
     def end(self) -> None:
-        """Give it to all."""
         super().end()
         for name in list(self._held):
             self._give(name)

@@ -21,7 +21,6 @@ class StoreOut(Behaviour):
     """A messaging store is out."""
 
     def begin(self) -> None:
-        """Begin the outage."""
         on = self.on
         count, asked = len(on.broker.namespace.workers), self.number("store")
         self._index = on.chance.between("store", 0, count - 1) if asked < 0 else min(asked, count - 1)
@@ -30,7 +29,6 @@ class StoreOut(Behaviour):
             on.broker.outages.begin(self._index, Outage(OutageKind(self.word("kind")), 0), self.number("ms"))
 
     def end(self) -> None:
-        """The store works again."""
         super().end()
         self.on.broker.outages.end(self._index)
 

@@ -81,7 +81,6 @@ class ThrottleAdmin(Behaviour):
     """Requests of administration clients are refused: for want of credits if the condition has them, else by chance."""
 
     def administer(self, request: AdminRequest) -> AdminRefusal | None:
-        """Refuse a request."""
         on = self.on
         if not self._is_struck(request) or not on.record(request.path.lower(), f"{request.method} refused"):
             return None
@@ -98,7 +97,6 @@ class ThrottleNode(Behaviour):
     """A node at its limit refuses a share of the operations, in bursts."""
 
     def strike(self, attempt: Attempt) -> Strike | None:
-        """Refuse an operation."""
         only = self.word("operations")
         if only not in ("all", attempt.operation.value) or not self.covers(attempt.address) or not self._is_burst():
             return None
@@ -120,7 +118,6 @@ class ThrottleLosesLocks(Behaviour):
     """While clients wait, locks end although their time is not over."""
 
     def strike(self, attempt: Attempt) -> Strike | None:
-        """End the lock of a settlement."""
         if attempt.operation is not FaultOperation.SETTLE or not self.covers(attempt.address):
             return None
         scope = key_of(attempt.address)

@@ -21,7 +21,6 @@ class DischargeRefused(Behaviour):
     """A commit is refused, and the transaction is rolled back."""
 
     def strike(self, attempt: Attempt) -> Strike | None:
-        """Refuse a commit."""
         if attempt.operation is not Discharge.COMMIT or not self.chosen(SCOPE):
             return None
         return Strike(Effect.REFUSE, self._error()) if self.on.record(SCOPE, "commit refused") else None
@@ -34,7 +33,6 @@ class DischargeLost(Behaviour):
     """A commit is done, and the client does not learn of it."""
 
     def strike(self, attempt: Attempt) -> Strike | None:
-        """Commit, and lose the answer."""
         if attempt.operation is not Discharge.COMMIT or not self.chosen(SCOPE):
             return None
         if not self.on.record(SCOPE, "commit not confirmed"):
@@ -46,7 +44,6 @@ class RollbackHangs(Behaviour):
     """A rollback is done, and confirmed long after."""
 
     def strike(self, attempt: Attempt) -> Strike | None:
-        """Roll back, and keep the answer back."""
         if attempt.operation is not Discharge.ROLLBACK or not self.chosen(SCOPE):
             return None
         if not self.on.record(SCOPE, "rollback confirmed late"):

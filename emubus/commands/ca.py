@@ -88,7 +88,6 @@ VARIABLES: Final = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the data folder and the switch."""
     add_option(parser, OPTIONS_BY_NAME["data"])
     parser.add_argument(
         "--install",

@@ -11,7 +11,6 @@ from ..terminal import write_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the folder."""
     parser.add_argument("dir", type=Path, metavar="DIR", help="the data folder")
     parser.set_defaults(run=run)
 

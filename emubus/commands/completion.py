@@ -17,7 +17,6 @@ from .table import COMMANDS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the shell."""
     parser.add_argument("shell", choices=[*SCRIPTS], metavar="SHELL", help=", ".join(SCRIPTS))
     parser.set_defaults(run=run)
 

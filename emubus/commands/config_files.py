@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the actions."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     check = actions.add_parser("check", help="print all errors of a file", description=_CHECK)
     check.add_argument("file", type=Path, metavar="FILE", help="the Config.json")

@@ -37,7 +37,6 @@ _TARGETS: Final = ("forward_to", "forward_dead_letters_to")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument("entity", nargs="?", metavar="ENTITY", help="with --lines: the queue or topic")
     parser.add_argument("--lines", type=Path, metavar="FILE", help="send messages of JSON Lines; -: stdin")
     parser.add_argument("--namespace", metavar="CS", help="connection string (Manage) of the namespace to read")
@@ -101,6 +100,7 @@ def _source_of(parsed: argparse.Namespace) -> tuple[ConnectionString, bool, Path
 
 
 def _of_template(parsed: argparse.Namespace) -> tuple[list[Description], Sequence[str]]:
+    """The entities of an ARM template, judged by the reader of Config.json with every feature allowed."""
     from ..config_file.cursor import ConfigFileError
     from ..config_file.reading import parse_config
     from ..importing.arm import parameters_in, read_template

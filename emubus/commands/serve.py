@@ -16,7 +16,6 @@ UNUSED: Final = "rich"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add every option."""
     for option in OPTIONS:
         add_option(parser, option)
     parser.set_defaults(run=run)

@@ -147,14 +147,12 @@ class Cursor:
         return {name: self.child(node, f".{name}") for name, node in members.items()}
 
     def items(self) -> list[Cursor]:
-        """The items of an array."""
         items = self.node.value
         if not isinstance(items, list):
             self.mistyped("an array")
         return [self.child(node, f"[{index}]") for index, node in enumerate(items)]
 
     def text(self) -> str:
-        """A string."""
         value = self.node.value
         if not isinstance(value, str):
             self.mistyped("a text")
@@ -165,14 +163,12 @@ class Cursor:
         return self.text() or None
 
     def boolean(self) -> bool:
-        """True or false."""
         value = self.node.value
         if not isinstance(value, bool):
             self.mistyped("true or false")
         return value
 
     def integer(self) -> int:
-        """A whole number."""
         value = self.node.value
         if isinstance(value, bool) or not isinstance(value, int):
             self.mistyped("a whole number")
@@ -199,7 +195,6 @@ class Cursor:
         return chosen
 
     def status(self) -> EntityStatus:
-        """The status of an entity."""
         return EntityStatus(self.choice(*EntityStatus))
 
     def jms_subscription(self) -> JmsSubscription:

@@ -56,7 +56,6 @@ _VALUES: Final[JsonSchema] = {
 
 
 def schema() -> JsonSchema:
-    """The whole schema."""
     namespace = _object(
         {
             "Name": _TEXT,

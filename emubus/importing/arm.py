@@ -44,7 +44,6 @@ class Found:
     passed_over: list[str] = field(default_factory=list[str])
 
     def config(self) -> JsonObject:
-        """The Config.json of the entities."""
         topics: list[JsonObject] = []
         for name, properties in self.topics.items():
             own = [self._subscription(*key) for key in self.subscriptions if key[0].lower() == name.lower()]
@@ -174,6 +173,10 @@ def _deployment(found: Found, resource: Mapping[str, object], scope: Scope, dept
 
 
 def _one(found: Found, kind: str, name: str, resource: Mapping[str, object], scope: Scope) -> None:
+    """Note a resource of the template under its kind and path, with the properties that emubus knows.
+
+    Values stay as the template has them; the reader of Config.json judges them. What is unknown is passed over by name.
+    """
     lowered = kind.lower()
     if lowered == _NAMESPACE:
         return

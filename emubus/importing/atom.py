@@ -68,7 +68,6 @@ class LiveNamespace:
         self.passed_over: list[str] = []
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
     def entities(self) -> Iterator[Description]:

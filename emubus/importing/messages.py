@@ -34,7 +34,6 @@ class Peer:
     key: SasKey
 
     def connect(self) -> Connection:
-        """A new connection."""
         return Connection(self.endpoint, self.key)
 
 

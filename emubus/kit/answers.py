@@ -30,36 +30,28 @@ class Answer(dict[str, object]):
         raise AnswerError(f"{name} is missing")
 
     def text(self, name: str) -> str:
-        """A string."""
         return self._member(name, str)
 
     def text_or_none(self, name: str) -> str | None:
-        """A string or null."""
         return None if self[name] is None else self.text(name)
 
     def number(self, name: str) -> int:
-        """A whole number."""
         return self._member(name, int)
 
     def number_or_none(self, name: str) -> int | None:
-        """A whole number or null."""
         return None if self[name] is None else self.number(name)
 
     def fraction(self, name: str) -> float:
-        """Any number."""
         value = self[name]
         return value if isinstance(value, int) else self._member(name, float)
 
     def flag(self, name: str) -> bool:
-        """True or false."""
         return self._member(name, bool)
 
     def part(self, name: str) -> Answer:
-        """An object."""
         return self._member(name, Answer)
 
     def part_or_none(self, name: str) -> Answer | None:
-        """An object or null."""
         return None if self[name] is None else self.part(name)
 
     def members(self, name: str) -> Mapping[str, object]:
@@ -68,11 +60,9 @@ class Answer(dict[str, object]):
         return found
 
     def parts(self, name: str) -> list[Answer]:
-        """A list of objects."""
         return self._items(name, Answer)
 
     def texts(self, name: str) -> list[str]:
-        """A list of strings."""
         return self._items(name, str)
 
     def _items(self, name: str, kind: type[T]) -> list[T]:

@@ -41,7 +41,6 @@ class _TimedReader(io.RawIOBase):
         self._ends = None if self._limit_s is None else perf_counter() + self._limit_s
 
     def readable(self) -> bool:
-        """It is."""
         return True
 
     def readinto(self, buffer: memoryview) -> int | None:  # type: ignore[override] # that is what BufferedReader passes
@@ -54,7 +53,6 @@ class _TimedReader(io.RawIOBase):
         return self._raw.readinto(buffer)
 
     def close(self) -> None:
-        """Let the socket go."""
         self._raw.close()
         super().close()
 

@@ -371,7 +371,6 @@ class EmubusServer(ConditionVerbs):
 
 
 def topology_of(entities: Sequence[Description]) -> Topology:
-    """The topology with these entities."""
     return Topology(
         queues=tuple(each for each in entities if isinstance(each, QueueDescription)),
         topics=tuple(each for each in entities if isinstance(each, TopicDescription)),

@@ -57,7 +57,6 @@ def in_ms(by: int | timedelta) -> int:
 
 
 def message_in(found: Answer) -> PeekedMessage:
-    """A peeked message."""
     return PeekedMessage(
         found.number("partition_id"),
         found.number("sequence_number"),
@@ -75,7 +74,6 @@ def message_in(found: Answer) -> PeekedMessage:
 
 
 def route_in(found: Answer) -> Route:
-    """The route of a message."""
     return Route(
         found.text_or_none("key"),
         found.text_or_none("key_source"),
@@ -87,7 +85,6 @@ def route_in(found: Answer) -> Route:
 
 
 def snapshot_in(found: Answer) -> Snapshot:
-    """A snapshot."""
     return Snapshot(
         SnapshotName(found.text("name")),
         found.number("taken_at"),
@@ -99,7 +96,6 @@ def snapshot_in(found: Answer) -> Snapshot:
 
 
 def fault_in(found: Answer) -> Fault:
-    """An injected fault."""
     return Fault(
         found.number("id"),
         FaultKind(found.text("kind")),
@@ -113,7 +109,6 @@ def fault_in(found: Answer) -> Fault:
 
 
 def report_in(found: Answer) -> ConditionReport:
-    """A condition."""
     return ConditionReport(
         found.number("id"),
         found.text("name"),

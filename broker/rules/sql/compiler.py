@@ -194,6 +194,10 @@ class Compiler:
         return _of(evaluate, [left, *items])
 
     def _like(self, node: syntax.Like) -> Compiled:
+        """LIKE: a constant pattern is prepared once, and null where it can't match; any other one at each message.
+
+        Only the latter can fail at a message, so only it is unsafe for the index to skip.
+        """
         left, pattern = self.compile(node.left), self.compile(node.pattern)
         escape = self.compile(node.escape) if node.escape is not None else Compiled(lambda _: None, True, True)
         has_escape = node.escape is not None

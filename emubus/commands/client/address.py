@@ -86,7 +86,6 @@ CA: Final = Option(
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that name the server."""
     add_option(parser, URL)
     add_option(parser, CONNECTION_STRING)
     add_option(parser, CA)

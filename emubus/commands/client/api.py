@@ -63,7 +63,6 @@ class Api:
         return self.call("GET", path)
 
     def post(self, path: str, body: object = None) -> Answer:
-        """The answer to a POST."""
         return self.call("POST", path, body)
 
     def call(self, method: str, path: str, body: object = None) -> Answer:
@@ -162,7 +161,6 @@ class Api:
         return f"; did you mean '{names[close[0]]}'?" if close else "; `emubus ls` lists the entities"
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
     def __enter__(self) -> Self:

@@ -14,7 +14,6 @@ from ...terminal import Heading, safe, write_json, write_lines
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add the switch for JSON."""
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
