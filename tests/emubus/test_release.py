@@ -29,7 +29,7 @@ def test_the_notes_of_a_release_are_the_part_of_the_changelog_about_it() -> None
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     done = notes(version)
     assert done.returncode == 0
-    assert done.stdout.startswith("* ")
+    assert "\n* " in done.stdout
     assert done.stdout.strip() in (ROOT / "CHANGELOG.md").read_text()
     assert "\n## " not in done.stdout
 
