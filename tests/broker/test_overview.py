@@ -1,4 +1,4 @@
-"""Reports about a namespace leave it untouched."""
+"""What is shown of a namespace: overview and figures leave it untouched."""
 
 from __future__ import annotations
 
