@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import groupby
 from typing import Any, Final
 
@@ -81,18 +82,29 @@ class Look:
     """Whether an offset has to be stored though there may be nothing to read."""
 
 
+@dataclass(frozen=True)
+class Ending:
+    """Reads `there`, what was there at `freeze`; the partitions in `out` could not be reached then."""
+
+    there: tuple[Run, ...]
+    out: frozenset[int]
+
+    def reached(self, listing: Listing) -> Ending:
+        """The state after a look: of a partition that was out, what is there when it comes back."""
+        back = self.out - listing.extents.unavailable
+        there = tuple(run for run in listing.present if partition_of(run[0]) in back)
+        return Ending(together(self.there, there), self.out - back) if back else self
+
+
 class SubQueueFollower(Polling[ExactSettler]):
     """Answers Spark's questions about one sub-queue. Errors are ConnectorError."""
 
     def __init__(self, options: SourceOptions) -> None:
         super().__init__(options, ExactSettler(options) if options.mode == "drain" else None)
-        self._initial: SeenOffset | None = None
+        self._ending: Ending | None = None
         self._listing: Listing | None = None
         self._listed_at_s = 0.0
-        self._frozen: tuple[Run, ...] | None = None
-        self._frozen_out: frozenset[int] = frozenset()
-        self._last: Look | None = None
-        self._unread: tuple[Run, ...] = ()
+        self._last: Look | None = None  # what is read of it is no longer among its unread
         self._request_count = 0
         self._has_starts = False  # Spark 4.2 and later passes the start
         self._told_floor = False
@@ -102,12 +114,10 @@ class SubQueueFollower(Polling[ExactSettler]):
     def freeze(self) -> None:
         """Read nothing that comes later: the query will end."""
         listing = self._list(anew=True)
-        self._frozen, self._frozen_out = listing.present, listing.extents.unavailable
+        self._ending = Ending(listing.present, listing.extents.unavailable)
 
     def initial(self) -> Json:
         """Where the query begins; the same answer at every call."""
-        if self._initial is None:
-            self._initial = self._first_offset()
         return self._initial.to_json()
 
     def latest(self, start_json: Json | None, count_max: int | None, *, all_available: bool) -> Json:
@@ -130,11 +140,10 @@ class SubQueueFollower(Polling[ExactSettler]):
         start, is_replaced = self._start(raw, listing)
         known = without(listing.present, _below(listing.present, start.floors))
         unread = without(known, start.seen)
-        if self._frozen is not None:
-            unread = within(unread, self._frozen)
+        if self._ending is not None:
+            unread = within(unread, self._ending.there)
         must_store = isinstance(raw, Offset) or (start.is_initial and start.is_late) or is_replaced
         self._last = Look(start_json, start, listing, unread, must_store)
-        self._unread = unread
         if not is_replaced:
             self._settle(start, listing)
         return size_of(unread)
@@ -154,7 +163,9 @@ class SubQueueFollower(Polling[ExactSettler]):
         if self._listing is None:
             return None
         unread = dict.fromkeys((str(each) for each in sorted(self._listing.extents.following)), 0)
-        for partition, runs in groupby(self._unread, lambda run: partition_of(run[0])):
+        for partition, runs in groupby(
+            () if self._last is None else self._last.unread, lambda run: partition_of(run[0])
+        ):
             unread[str(partition)] = size_of(runs)
         out = {"out": sorted(self._outage.out)} if self._outage.out else {}
         return SeenOffset(self._options.entity).to_json() | {"unread": unread} | out
@@ -189,7 +200,7 @@ class SubQueueFollower(Polling[ExactSettler]):
 
     @property
     def _is_ending(self) -> bool:
-        return self._frozen is not None
+        return self._ending is not None
 
     # ---- what is there
 
@@ -209,9 +220,8 @@ class SubQueueFollower(Polling[ExactSettler]):
 
         listing = with_retries(options.connection, f"listing the messages of {options.entity}", look)
         self._outage.note(listing.extents.unavailable)
-        if self._frozen is not None and (back := self._frozen_out - listing.extents.unavailable):
-            there = tuple(run for run in listing.present if partition_of(run[0]) in back)
-            self._frozen, self._frozen_out = together(self._frozen, there), self._frozen_out - back
+        if self._ending is not None:
+            self._ending = self._ending.reached(listing)
         self._listing = listing
         return listing
 
@@ -254,7 +264,8 @@ class SubQueueFollower(Polling[ExactSettler]):
 
     # ---- where the query is
 
-    def _first_offset(self) -> SeenOffset:
+    @cached_property
+    def _initial(self) -> SeenOffset:
         options, position = self._options, self._options.starting
         offset = SeenOffset(options.entity, is_initial=True, is_late=not isinstance(position, Earliest))
         if isinstance(position, Earliest):
@@ -320,13 +331,12 @@ class SubQueueFollower(Polling[ExactSettler]):
     def _all_there(self) -> Json:
         listing = self._list()
         listing.extents.demand_all(self._options.entity, "a query on Spark 4.0")
-        initial = self._initial or self._first_offset()
-        seen = listing.present if self._frozen is None else within(listing.present, self._frozen)
+        seen = listing.present if self._ending is None else within(listing.present, self._ending.there)
         generation, times = listing.extents.generation, _times(listing, seen)
         offset = SeenOffset(
-            self._options.entity, seen, None, is_late=initial.is_late, generation=generation, times=times
+            self._options.entity, seen, None, is_late=self._initial.is_late, generation=generation, times=times
         )
-        self._unread = ()
+        self._last = None
         return offset.to_json()
 
     def _take(self, count_max: int | None, *, all_available: bool) -> tuple[Json, int] | None:
@@ -351,7 +361,7 @@ class SubQueueFollower(Polling[ExactSettler]):
             generation=listing.extents.generation or start.generation,
             times={**start.times, **_times(listing, seen)},
         )
-        self._unread = without(unread, batch)
+        self._last = replace(look, unread=without(unread, batch))
         assert not within(batch, start.seen)  # each message is read once
         return end.to_json(), size_of(batch)
 
