@@ -18,8 +18,10 @@ from .offsets import base_of, limit_of, partition_of
 from .retries import PeekClient
 
 IN_FLIGHT_MAX: Final = 2
-_PROBES_MAX: Final = 16
-_FIRST_STEP: Final = 64
+"""Requests for pages at a time: the second one hides the way there and back, a third has nothing left to hide."""
+
+_PROBES_MAX: Final = 16  # peeks at single messages that are sent together: one for each partition on Standard
+_FIRST_STEP: Final = 64  # of the search for an end: an idle queue costs one peek, a million new messages some thirty
 
 
 class _Flight(NamedTuple):

@@ -35,6 +35,8 @@ from .rows import CLAIM_PROPERTY, DEFERRED
 
 log = logging.getLogger("emubus.spark")
 COUNT_MAX_DEFAULT: Final = 10_000
+"""Messages of a claimed batch: each run of them is an entry of the offset, and others miss them until it ends."""
+
 ROUND_REQUESTS: Final = 4  # what a round that finds nothing asks: attach, extents, credit and its return
 LOCK_LOST: Final = "com.microsoft:message-lock-lost"
 

@@ -18,6 +18,7 @@ from .rows import CLAIM_PROPERTY
 
 log = logging.getLogger("emubus.spark")
 RECEIVE_COUNT: Final = 500
+"""Credit of one round: more are locked for longer before they are deferred, fewer ask for credit more often."""
 
 
 class LinkClaims:

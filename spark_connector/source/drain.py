@@ -30,7 +30,8 @@ from .retries import connected, management_node
 log = logging.getLogger("emubus.spark")
 RANGE_COUNT: Final = 2_000
 DELETE_COUNT: Final = 1_000
-"""Messages of one request that deletes by numbers."""
+"""Messages of one request that deletes a range, or by numbers: more save answers, but a partition does nothing else
+meanwhile. `python bench/spark.py` shows what a drain costs."""
 
 BATCH_DELETE_COUNT: Final = 500
 """Messages per request that every tier of the service takes."""
@@ -39,10 +40,14 @@ BATCH_DELETE_MARGIN_MS: Final = 5_000
 """How far enqueued times may be out of the order of the numbers before a delete by time would hit an unread message."""
 
 RECEIVE_COUNT: Final = 500
-RECEIVE_WAIT_S: Final = 0.2
+"""Credit of one round of deletion by receiving; as many are locked while the round is settled."""
+
+RECEIVE_WAIT_S: Final = 0.2  # longer waits find no more: what is finished is there already
 HELD_MAX: Final = 5_000
-STOP_WAIT_S: Final = 5.0
-_WAKE_S: Final = 0.5
+"""Unfinished messages that one deletion may hold locked before it gives up the rest: other consumers miss them."""
+
+STOP_WAIT_S: Final = 5.0  # a round of deletion by receiving ends within it; locks that are left end by themselves
+_WAKE_S: Final = 0.5  # a missed wake-up delays a deletion by so much, and costs two looks a second
 
 Work = tuple[Callable[[Any], None], Callable[[], None]]
 """Deletes with a connection; notes that there is nothing left to delete."""

@@ -20,7 +20,7 @@ GROUP_NUMBERS_MAX: Final = 1_000
 GROUP_PARTS_MAX: Final = 64
 """A task has at most so many numbers and spans: starting a task takes as long as reading a thousand messages."""
 
-RUN_GAP_MAX: Final = 64  # a gap up to this size is read too, which is cheaper than another request
+RUN_GAP_MAX: Final = 64  # a gap up to this size is read too: its messages cost less than another request
 
 
 @dataclass(frozen=True)

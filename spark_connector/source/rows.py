@@ -30,7 +30,10 @@ from .retries import RetryPolicy, connected, management_node
 log = logging.getLogger("emubus.spark")
 BATCH_BYTES_MIN: Final = 1 << 20
 BATCH_ROWS_MIN: Final = 1_000
-"""An Arrow batch is given when it has this many rows or bytes, so it is larger by at most one answer."""
+"""An Arrow batch is given when it has this many rows or bytes, so it is larger by at most one answer.
+
+Smaller ones cost Spark's hand-over more often, larger ones hold back the first rows, and more memory, in each task.
+"""
 
 DEFERRED, SCHEDULED = 1, 2
 CLAIM_PROPERTY: Final = "emubus-claim"

@@ -18,7 +18,7 @@ from ..timing import monotonic_s
 from .connection import Connection
 
 IDLE_MAX: Final = 8
-"""Connections of one kind that wait for use; more are closed."""
+"""Connections of one kind that wait for use, as many as tasks run in a usual worker at once; more are closed."""
 
 _Key = tuple[int, Endpoint, Credential]
 _Idle = list[tuple[Connection, float]]
