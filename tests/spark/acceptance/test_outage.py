@@ -37,21 +37,15 @@ def wait_until_read(query: StreamingQuery, folder: Path, numbers: set[int]) -> s
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("operations", ["all", "standard"])
 def test_a_query_reads_what_it_can_in_an_outage_and_the_rest_after_it(
-    spark: SparkSession,
-    server: EmubusServer,
-    options: dict[str, str],
-    make_queue: MakeQueue,
-    tmp_path: Path,
-    operations: str,
+    spark: SparkSession, server: EmubusServer, options: dict[str, str], make_queue: MakeQueue, tmp_path: Path
 ) -> None:
     queue = make_queue(enable_partitioning=True)
     send_texts(server, queue, COUNT)
     behind = {number for each, number in queue_rows(server.connection_string, queue) if each >> 48 in OUT}
     assert len(behind) == len(OUT) * COUNT // 16
     reader = spark.readStream.format("servicebus").schema("sequenceNumber BIGINT, body STRING")
-    frame = reader.options(**options, queue=queue, mode="drain", serviceOperations=operations).load()
+    frame = reader.options(**options, queue=queue, mode="drain").load()
     server.begin_outage(OUT, OutageKind.DOWN)
     try:
         query = (
