@@ -149,6 +149,15 @@ def test_the_page_reads_what_its_field_says(kind: type[EntityDescription], row: 
     assert facts(entity)[row.field] != facts(plain(kind))[row.field]
 
 
+def test_a_field_of_the_page_that_is_not_touched_leaves_its_property_as_it_is() -> None:
+    odd = QueueDescription("e", max_message_bytes=1_500, lock_duration_ms=90_001, default_ttl_ms=None)
+    values = {name: ["yes" if value is True else str(value)] for name, value in field_values(odd).items() if value}
+    assert values["max_message_bytes"] == ["1.46484"]
+    assert changed(odd, Form(values)) == odd
+    without = changed(odd, Form({**values, "max_message_bytes": [""]}))
+    assert without == with_fields(odd, {"max_message_bytes": None})
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmubusServer]:
     with EmubusServer(profile=Profile.RELAXED) as running:

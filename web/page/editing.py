@@ -29,10 +29,9 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None, p
         live_path=address("edit", path=entity.path),
         row=row_of(site, entity),
         kind=entity.description.kind.value,
-        field_sets=field_sets(type(entity.description)),
+        field_sets=field_sets(type(entity.description), site.broker.limits),
         values=field_values(entity.description),
         statuses=[each.value for each in EntityStatus],
-        limits=site.broker.limits,
         fixed=_fixed(entity),
     )
 

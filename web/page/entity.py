@@ -16,7 +16,7 @@ from ...broker.api import Entity, Outage, OutageKind
 from ...broker.errors import BrokerError
 from ...broker.model.descriptions import SubscriptionDescription, TopicDescription
 from . import rendering
-from .entity_fields import PARTITIONING, facts
+from .entity_fields import PARTITIONING, SIZE, facts
 from .flashes import Flash
 from .forms import REFUSALS, Failed, Form, read_form
 from .overview import row_of
@@ -59,7 +59,7 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None, p
 def facts_of(site: Site, entity: Entity) -> Sequence[tuple[str, str]]:
     """The properties of an entity as readable text, and what else is known of it; rates and counts stand elsewhere."""
     description = entity.description
-    said = {name: fact for name, fact in facts(description).items() if name not in (PARTITIONING, "max_size_mb")}
+    said = {name: fact for name, fact in facts(description).items() if name not in (PARTITIONING, SIZE)}
     found = [
         ("Kind", description.kind.value),
         ("Partitions", str(len(entity.partitions)) if entity.partitioned else "not partitioned"),

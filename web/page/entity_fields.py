@@ -12,13 +12,15 @@ from typing import Final
 
 from ...broker.model.catalog import Description
 from ...broker.model.descriptions import EntityStatus, with_fields
-from ...broker.model.profiles import KIB
+from ...broker.model.profiles import KIB, Limits
 from ...broker.model.properties import PROPERTIES_OF, Property, Value
 from . import rendering
 from .forms import Form, FormError
 
 PARTITIONING: Final = "enable_partitioning"
 """The profile may decide it: its box has a place of its own."""
+SIZE: Final = "max_size_mb"
+"""An entity's page shows the size of the whole, and a form that of a partition."""
 
 
 def form_name(row: Property) -> str:
@@ -65,22 +67,39 @@ def _fact(row: Property, value: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class FormField:
+    """A field of a form: a box, or a text, which may be long."""
+
+    name: str
+    label: str
+    help: str
+    is_box: bool
+    is_long: bool
+
+
+@dataclass(frozen=True, slots=True)
 class FieldSets:
-    """The form fields of a kind by where they stand; those of status and partitioning stand apart."""
+    """The form fields of a kind of entity by where they stand; those of status and partitioning stand apart."""
 
-    fixed: Sequence[Property]
-    usual: Sequence[Property]
-    more: Sequence[Property]
+    fixed: Sequence[FormField]
+    usual: Sequence[FormField]
+    more: Sequence[FormField]
 
 
-def field_sets(kind: type[Description]) -> FieldSets:
-    """The form fields of a kind of entity."""
+def field_sets(kind: type[Description], limits: Limits) -> FieldSets:
+    """The form fields of a kind of entity; what a size means depends on the profile."""
     rows = [row for row in PROPERTIES_OF[kind] if row.value is not Value.STATUS and row.field != PARTITIONING]
     return FieldSets(
-        [row for row in rows if row.is_fixed],
-        [row for row in rows if row.is_usual and not row.is_fixed],
-        [row for row in rows if not row.is_usual and not row.is_fixed],
+        [_form_field(row, limits) for row in rows if row.is_fixed],
+        [_form_field(row, limits) for row in rows if row.is_usual and not row.is_fixed],
+        [_form_field(row, limits) for row in rows if not row.is_usual and not row.is_fixed],
     )
+
+
+def _form_field(row: Property, limits: Limits) -> FormField:
+    is_each = row.field == SIZE and limits.size_is_per_partition
+    about = "in each partition" if is_each else row.help
+    return FormField(form_name(row), row.label, about, row.value is Value.BOOLEAN, row.value is Value.TEXT)
 
 
 def changed(before: Description, form: Form, *, is_new: bool = False) -> Description:
