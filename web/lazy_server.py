@@ -35,7 +35,6 @@ class LazyHttpServer:
         self._waiting: set[FirstRequest] = set()
 
     def protocol(self, account: MemoryAccount) -> asyncio.Protocol:
-        """The protocol of a new connection."""
         server = self._loader.value
         if server is not None:
             return server.protocol(account)
@@ -92,7 +91,6 @@ class FirstRequest(asyncio.Protocol):
         self._handing_over: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected."""
         self._transport = cast("asyncio.Transport", transport)
         self._waiting.add(self)
         self._account.enter(Use.INPUT, lambda: len(self._received))
@@ -127,13 +125,11 @@ class FirstRequest(asyncio.Protocol):
             self._transport.close()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The client has disconnected."""
         del exc
         self._end()
         self._account.close()
 
     def abort(self) -> None:
-        """Cut the connection."""
         if self._transport is not None:
             self._transport.abort()
         self._end()

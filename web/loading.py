@@ -56,7 +56,6 @@ class Loader(Generic[T]):
         return self.value
 
     async def stop(self) -> None:
-        """Load no more."""
         self._has_stopped = True
         if self._pause is not None:
             self._pause.cancel()

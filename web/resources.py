@@ -15,8 +15,6 @@ RESERVED: Final = "emubus"
 
 
 class ResourceKind(Enum):
-    """Kinds of resources."""
-
     NAMESPACE = auto()
     QUEUES = auto()
     TOPICS = auto()
@@ -43,7 +41,6 @@ class Resource:
 
     @property
     def subscription_path(self) -> str:
-        """The entity path of the subscription."""
         return f"{self.entity}/Subscriptions/{self.subscription}"
 
     @property

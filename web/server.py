@@ -76,11 +76,9 @@ class HttpServer:
         self._runner = web.AppRunner(app, shutdown_timeout=STOP_TIMEOUT_S)
 
     async def start(self) -> None:
-        """Prepare for connections."""
         await self._runner.setup()
 
     def protocol(self, memory: MemoryAccount) -> asyncio.Protocol:
-        """The protocol of a new connection."""
         assert self._runner.server is not None
         return HttpConnection(
             self._runner.server,

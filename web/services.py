@@ -31,9 +31,7 @@ class FaultsPort(Protocol):
 
     table: FaultTable
 
-    def drop_connections_of(self, entity: str | None) -> int:
-        """Cut connections."""
-        ...
+    def drop_connections_of(self, entity: str | None) -> int: ...
 
     def drop_connection(self, number: int) -> bool:
         """Cut one connection, if there is one of that number."""
@@ -63,21 +61,15 @@ class SnapshotsPort(Protocol):
         """All snapshots, the oldest first."""
         ...
 
-    def get(self, name: SnapshotName) -> Snapshot:
-        """One snapshot."""
-        ...
+    def get(self, name: SnapshotName) -> Snapshot: ...
 
     async def take(self, name: SnapshotName) -> Snapshot:
         """Take a snapshot; the broker goes on."""
         ...
 
-    async def restore(self, name: SnapshotName) -> Snapshot:
-        """Restore the namespace from a snapshot."""
-        ...
+    async def restore(self, name: SnapshotName) -> Snapshot: ...
 
-    async def delete(self, name: SnapshotName) -> None:
-        """Delete a snapshot."""
-        ...
+    async def delete(self, name: SnapshotName) -> None: ...
 
     def archive(self, name: SnapshotName) -> AsyncIterator[bytes]:
         """The files of a snapshot as a tar archive."""
@@ -142,7 +134,6 @@ class Services:
 
     @property
     def metric_sources(self) -> Sources:
-        """What the metrics are read from."""
         from ..telemetry.collecting import Sources  # not needed for a start
 
         return Sources(

@@ -56,7 +56,6 @@ class ManagementCall:
         return skip, min(self._count("$top", PAGE_ENTITIES), PAGE_ENTITIES_MAX)
 
     def page_address(self, skip: int, top: int) -> str:
-        """The address of another page."""
         others = [(name, value) for name, value in self.request.query.items() if name not in ("$skip", "$top")]
         query = urlencode([("$skip", str(skip)), ("$top", str(top)), *others], safe="$")
         return f"{self.request.scheme}://{self.request.host}/{self.target.path}?{query}"

@@ -31,7 +31,6 @@ class FeedEntry:
 
 
 def entry_markup(entry: FeedEntry) -> str:
-    """An answer with one entry."""
     return f'<entry xmlns="{ATOM}">{_inside(entry, entry.id)}</entry>'
 
 

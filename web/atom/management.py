@@ -168,11 +168,9 @@ class Management:
         return self._delete(entity)
 
     def list_queues(self, call: ManagementCall) -> web.Response:
-        """A page of the queues, by name."""
         return self._list_top_level(call, QueueDescription, "Queues")
 
     def list_topics(self, call: ManagementCall) -> web.Response:
-        """A page of the topics, by name."""
         return self._list_top_level(call, TopicDescription, "Topics")
 
     def _list_top_level(self, call: ManagementCall, kind: type[Description], title: str) -> web.Response:
@@ -196,7 +194,6 @@ class Management:
     # ---- subscriptions
 
     def get_subscription(self, call: ManagementCall) -> web.Response:
-        """A subscription."""
         return self._entity_answer(call, self._subscription(call.target))
 
     def put_subscription(self, call: ManagementCall) -> web.Response:
@@ -222,11 +219,9 @@ class Management:
             raise
 
     def delete_subscription(self, call: ManagementCall) -> web.Response:
-        """Delete a subscription."""
         return self._delete(self._subscription(call.target))
 
     def list_subscriptions(self, call: ManagementCall) -> web.Response:
-        """A page of a topic's subscriptions, by name."""
         topic = self._top_level(call.target.entity)
         if topic is None or not isinstance(topic.description, TopicDescription):
             raise HttpRefusal(404, f"Entity '{self._broker.name}:Topic:{call.target.entity}' was not found")
@@ -249,7 +244,6 @@ class Management:
     # ---- rules
 
     def get_rule(self, call: ManagementCall) -> web.Response:
-        """A rule of a subscription."""
         return self._rule_answer(call, self._rule(call.target))
 
     def put_rule(self, call: ManagementCall) -> web.Response:
@@ -274,13 +268,11 @@ class Management:
         return self._rule_answer(call, self._rule(target))
 
     def delete_rule(self, call: ManagementCall) -> web.Response:
-        """Remove a rule of a subscription."""
         rule = self._rule(call.target)
         self._administration.remove_rule(call.target.subscription_path, rule.name)
         return web.Response(status=200)
 
     def list_rules(self, call: ManagementCall) -> web.Response:
-        """A page of a subscription's rules, by name."""
         self._subscription(call.target)
         rules = list(self._administration.rules(call.target.subscription_path))
         if text := call.request.query.get("$filter"):
@@ -307,7 +299,6 @@ class Management:
         return _xml(FEED_TYPE, nothing_markup(call.address(), self._clock.now_ms()))
 
     def get_namespace(self, call: ManagementCall) -> web.Response:
-        """The namespace's properties."""
         limits, name = self._broker.limits, self._broker.name
         created_at = self._broker.namespace.catalog.created_at
         updated = [

@@ -49,7 +49,6 @@ class _LimitedBuilder(TreeBuilder):
         self._depth = self._count = 0
 
     def start(self, tag: str, attrs: dict[str, str], /) -> Element:
-        """An element begins."""
         self._depth += 1
         self._count += 1
         if self._depth > DEPTH_MAX:
@@ -59,7 +58,6 @@ class _LimitedBuilder(TreeBuilder):
         return super().start(tag, attrs)
 
     def end(self, tag: str, /) -> Element:
-        """An element ends."""
         self._depth -= 1
         return super().end(tag)
 

@@ -220,7 +220,6 @@ def _sized(values: dict[str, object], *, partitioned: bool, limits: Limits, know
 
 
 async def show_properties(call: ControlCall) -> object:
-    """The properties of an entity."""
     entity = Overview(call.services.broker.namespace).entity(call.path.one("entity", str))
     return {"path": entity.path, "properties": described(entity.description)}
 
@@ -246,7 +245,6 @@ async def create_entity(call: ControlCall) -> object:
 
 
 async def change_properties(call: ControlCall) -> object:
-    """Change properties; the others stay."""
     broker = call.services.broker
     entity = Overview(broker.namespace).entity(call.path.one("entity", str))
     before = entity.description
@@ -259,7 +257,6 @@ async def change_properties(call: ControlCall) -> object:
 
 
 async def delete_entity(call: ControlCall) -> object:
-    """Delete an entity with everything in it."""
     broker = call.services.broker
     path = Overview(broker.namespace).entity(call.path.one("entity", str)).path
     broker.administration.delete(path)
@@ -267,13 +264,11 @@ async def delete_entity(call: ControlCall) -> object:
 
 
 async def list_rules(call: ControlCall) -> object:
-    """The rules of a subscription."""
     entity = Overview(call.services.broker.namespace).entity(call.path.one("entity", str))
     return {"rules": [rule_json(each) for each in call.services.broker.administration.rules(entity.path)]}
 
 
 async def put_rule(call: ControlCall) -> object:
-    """Add a rule."""
     rule = rule_of(call.path.one("rule", str), call.body)
     entity = Overview(call.services.broker.namespace).entity(call.path.one("entity", str))
     call.services.broker.administration.add_rule(entity.path, rule)
@@ -281,7 +276,6 @@ async def put_rule(call: ControlCall) -> object:
 
 
 async def delete_rule(call: ControlCall) -> object:
-    """Remove a rule."""
     entity = Overview(call.services.broker.namespace).entity(call.path.one("entity", str))
     name = call.path.one("rule", str)
     call.services.broker.administration.remove_rule(entity.path, name)
@@ -289,19 +283,16 @@ async def delete_rule(call: ControlCall) -> object:
 
 
 async def export_config(call: ControlCall) -> object:
-    """The running namespace as a Config.json."""
     make = call.services.config_json()
     return await answer_in_pieces(call.request, lambda: json_pieces(make()))
 
 
 async def export_arm(call: ControlCall) -> object:
-    """The running namespace as an ARM template."""
     make = call.services.config_json()
     return await answer_in_pieces(call.request, lambda: json_pieces(arm_template(make())))
 
 
 async def export_commands(call: ControlCall) -> object:
-    """The running namespace as commands."""
     make = call.services.config_json()
     return await answer_in_pieces(call.request, lambda: map(str.encode, commands(make())), f"{PLAIN}; charset=utf-8")
 

@@ -20,7 +20,6 @@ _SESSION: Final = named("ReleasedSession", record("The session.", {"session_id":
 
 
 async def drop_connection(call: ControlCall) -> object:
-    """Cut one connection."""
     number = call.path.one("number", int)
     if not call.services.faults.drop_connection(number):
         raise ControlRefusal(404, f"There is no connection {number}.")

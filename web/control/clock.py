@@ -33,19 +33,16 @@ CLOCK: Final = named(
 
 
 async def show_clock(call: ControlCall) -> object:
-    """The clock."""
     clock = call.services.clock
     return {"now_ms": clock.now_ms(), "offset_ms": clock.offset_ms, "is_frozen": clock.is_frozen}
 
 
 async def advance_clock(call: ControlCall) -> object:
-    """Move the clock forward."""
     call.services.clock.advance_instants(call.body.one("ms", int))
     return await show_clock(call)
 
 
 async def set_frozen(call: ControlCall, *, frozen: bool) -> object:
-    """Freeze or thaw the clock."""
     (call.services.clock.freeze if frozen else call.services.clock.thaw)()
     return await show_clock(call)
 

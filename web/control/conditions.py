@@ -251,7 +251,6 @@ def _row(row: Row) -> dict[str, object]:
 
 
 async def read_table(call: ControlCall) -> object:
-    """The table and the presets."""
     del call
     return {
         "behaviours": [_row(row) for row in TABLE],
@@ -262,13 +261,11 @@ async def read_table(call: ControlCall) -> object:
 
 
 async def list_conditions(call: ControlCall) -> object:
-    """All conditions that are on."""
     conditions = call.services.conditions
     return {"conditions": [_condition(conditions, each) for each in conditions.list()]}
 
 
 async def start_condition(call: ControlCall) -> object:
-    """Start a condition."""
     body, conditions = call.body, call.services.conditions
     given = {name: value for name, value in body.object_of("set").items() if isinstance(value, int | float | str)}
     try:
@@ -298,7 +295,6 @@ async def get_condition(call: ControlCall) -> object:
 
 
 async def end_condition(call: ControlCall) -> object:
-    """End one condition."""
     number = call.path.one("id", int)
     if not call.services.conditions.end(number):
         raise ControlRefusal(404, f"No condition {number} is on; it may have ended.")
@@ -306,7 +302,6 @@ async def end_condition(call: ControlCall) -> object:
 
 
 async def end_conditions(call: ControlCall) -> object:
-    """End all conditions."""
     return {"ended_count": call.services.conditions.end_all()}
 
 

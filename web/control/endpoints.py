@@ -147,7 +147,6 @@ class Endpoint:
         return tuple(sorted({400, 401, 503, *with_body, *with_path, *self.errors}))
 
     def handler(self, services: Services) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        """The handler for aiohttp."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
             try:
@@ -230,7 +229,6 @@ def _too_large(bytes_max: int) -> ControlRefusal:
 
 
 def answer(result: object, status: int = 200) -> web.Response:
-    """A JSON answer."""
     body = json.dumps(result, separators=(",", ":"), allow_nan=False).encode()
     return web.Response(body=body, status=status, content_type=JSON)
 
@@ -297,7 +295,6 @@ class _Written:
                 await self._flush()
 
     async def end(self) -> web.StreamResponse:
-        """The whole answer."""
         if self._response is None:
             return web.Response(body=b"".join(self._waiting), headers=self._headers)
         await self._flush()

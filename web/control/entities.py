@@ -152,7 +152,6 @@ SESSIONS: Final = named(
 
 
 async def list_entities(call: ControlCall) -> object:
-    """A page of all entities."""
     overview = Overview(call.services.broker.namespace)
     found = sorted(call.services.broker.namespace.entities(), key=lambda each: each.path.lower())
     query = call.query
@@ -168,7 +167,6 @@ async def list_entities(call: ControlCall) -> object:
 
 
 async def show_entity(call: ControlCall) -> object:
-    """One entity."""
     overview = Overview(call.services.broker.namespace)
     entity = overview.entity(call.path.one("entity", str))
     partitions = [_partition(each) for each in overview.partitions(entity)]
@@ -176,7 +174,6 @@ async def show_entity(call: ControlCall) -> object:
 
 
 async def list_partitions(call: ControlCall) -> object:
-    """The partitions of an entity."""
     overview = Overview(call.services.broker.namespace)
     found = overview.partitions(overview.entity(call.path.one("entity", str)))
     return {"partitions": [_partition(each) for each in found]}
@@ -200,7 +197,6 @@ async def show_route(call: ControlCall) -> object:
 
 
 async def list_messages(call: ControlCall) -> object:
-    """A page of messages."""
     overview, query = Overview(call.services.broker.namespace), call.query
     page = await overview.messages(
         overview.entity(call.path.one("entity", str)),
@@ -217,7 +213,6 @@ async def list_messages(call: ControlCall) -> object:
 
 
 async def list_sessions(call: ControlCall) -> object:
-    """The message sessions of an entity."""
     entity = Overview(call.services.broker.namespace).entity(call.path.one("entity", str))
     if not entity.requires_session:
         raise ControlRefusal(409, f"'{entity.path}' does not require message sessions.")
@@ -229,7 +224,6 @@ async def list_sessions(call: ControlCall) -> object:
 
 
 async def purge_entity(call: ControlCall) -> object:
-    """Purge an entity."""
     Overview(call.services.broker.namespace).entity(call.path.one("entity", str))
     return {"message_count": call.services.broker.maintenance.purge(call.path.one("entity", str))}
 

@@ -43,8 +43,6 @@ Things = dict[tuple[str, str], dict[str, object]]
 
 
 class EventFeed:
-    """The events of one server."""
-
     def __init__(self, services: Services) -> None:
         self._services = services
         self._name = f"{services.clock.stopwatch_us():x}"  # another one after each start
@@ -93,11 +91,9 @@ class EventFeed:
 
     @property
     def last_number(self) -> int:
-        """The number of the last event."""
         return self._last_number
 
     def id_of(self, number: int) -> str:
-        """The id of an event."""
         return f"{self._name}-{number}"
 
     def number_of(self, event_id: str) -> int | None:
@@ -145,12 +141,10 @@ FEED: Final = web.AppKey("events", EventFeed)
 
 
 def add_feed(app: web.Application, services: Services) -> None:
-    """The feed of an application."""
     app[FEED] = EventFeed(services)
 
 
 async def stream_events(call: ControlCall) -> object:
-    """Events until the client leaves."""
     feed = call.request.app[FEED]
     if feed.listeners >= LISTENERS_MAX:
         raise ControlRefusal(409, f"{LISTENERS_MAX} clients listen; no more are allowed.")

@@ -128,12 +128,10 @@ def _fault(fault: Fault) -> dict[str, object]:
 
 
 async def list_faults(call: ControlCall) -> object:
-    """All faults that are set."""
     return {"faults": [_fault(each) for each in call.services.faults.table.list()]}
 
 
 async def add_fault(call: ControlCall) -> object:
-    """Set a fault."""
     body = call.body
     kind = FaultKind(body.one("kind", str))
     operations = [FaultOperation(each) for each in body.list_of("operations", str)]
@@ -154,7 +152,6 @@ async def add_fault(call: ControlCall) -> object:
 
 
 async def clear_fault(call: ControlCall) -> object:
-    """Clear one fault."""
     number = call.path.one("id", int)
     if not call.services.faults.table.remove(number):
         raise ControlRefusal(404, f"No fault {number} is set; it may have been used up.")
@@ -162,12 +159,10 @@ async def clear_fault(call: ControlCall) -> object:
 
 
 async def clear_faults(call: ControlCall) -> object:
-    """Clear all faults."""
     return {"cleared_count": call.services.faults.table.clear()}
 
 
 async def list_connections(call: ControlCall) -> object:
-    """The AMQP connections."""
     found = sorted(((_key(each), each) for each in call.services.connections()), key=lambda pair: pair[0])
     page, following = page_of(
         found, lambda pair: pair[0], call.query.optional("page", str), call.query.one("count", int)
@@ -181,12 +176,10 @@ def _key(connection: Mapping[str, object]) -> str:
 
 
 async def drop_connections(call: ControlCall) -> object:
-    """Drop connections now."""
     return {"dropped_count": call.services.faults.drop_connections_of(call.body.optional("entity", str))}
 
 
 async def drop_links(call: ControlCall) -> object:
-    """Detach links now."""
     condition = Condition(call.body.one("condition", str))
     return {"dropped_count": call.services.faults.drop_links_of(call.body.optional("entity", str), condition)}
 

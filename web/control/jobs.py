@@ -211,7 +211,6 @@ def _found(call: ControlCall) -> Job:
 
 
 async def start_job(call: ControlCall) -> object:
-    """Begin a job."""
     body = call.body
     if (body["sequence_numbers"] is None) == (body["filter"] is None):
         raise ControlRefusal(409, "Give either sequence_numbers or a filter; {} is the filter that all match.")
@@ -230,19 +229,16 @@ async def start_job(call: ControlCall) -> object:
 
 
 async def list_jobs(call: ControlCall) -> object:
-    """The jobs."""
     return {"jobs": [job_json(each) for each in _jobs(call).all()]}
 
 
 async def show_job(call: ControlCall) -> object:
-    """One job."""
     job = _found(call)
     await _jobs(call).wait(job, call.query.one("wait_ms", int))
     return job_json(job)
 
 
 async def stop_job(call: ControlCall) -> object:
-    """Stop a job after its current batch."""
     job = _found(call)
     job.stop()
     return job_json(job)

@@ -82,7 +82,6 @@ async def export_messages(call: ControlCall) -> object:
 
 
 async def import_messages(call: ControlCall) -> object:
-    """Send the messages of lines."""
     broker = call.services.broker
     entity = Overview(broker.namespace).entity(call.path.one("entity", str))
     if isinstance(entity.description, SubscriptionDescription):

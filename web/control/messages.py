@@ -172,7 +172,6 @@ def _encoded(asked: JsonObject, now: int) -> bytes:
 
 
 async def send_messages(call: ControlCall) -> object:
-    """Send messages, one after the other."""
     broker = call.services.broker
     entity = Overview(broker.namespace).entity(call.path.one("entity", str))
     now = call.services.clock.now_ms()
@@ -262,7 +261,6 @@ def _shown(entity: Entity, delivery: Delivery, is_locked: bool) -> dict[str, obj
 
 
 async def settle_messages(call: ControlCall) -> object:
-    """Settle locked messages."""
     entity = Overview(call.services.broker.namespace).entity(call.path.one("entity", str))
     address = _address(entity, SUB_QUEUES[call.body.one("sub_queue", str)])
     tokens = [token_from_uuid(uuid.UUID(each)) for each in call.body.list_of("lock_tokens", str)]

@@ -104,7 +104,6 @@ MEMORY: Final = named(
 
 
 async def show_about(call: ControlCall) -> object:
-    """The server."""
     services = call.services
     return {
         "name": "emubus",
@@ -121,7 +120,6 @@ async def show_about(call: ControlCall) -> object:
 
 
 async def show_memory(call: ControlCall) -> object:
-    """What the server holds for its peers."""
     report = call.services.ledger.survey()
     return {
         "bytes": report.bytes,
@@ -153,7 +151,6 @@ async def show_memory(call: ControlCall) -> object:
 
 
 async def reset(call: ControlCall) -> object:
-    """Purge all entities, or reset the namespace."""
     broker = call.services.broker
     if call.body["to"] == "empty":
         return {"message_count": broker.maintenance.purge(None)}
@@ -177,27 +174,22 @@ def _snapshots(call: ControlCall) -> SnapshotsPort:
 
 
 async def list_snapshots(call: ControlCall) -> object:
-    """All snapshots."""
     return {"snapshots": [_shown(each) for each in _snapshots(call).list()]}
 
 
 async def take_snapshot(call: ControlCall) -> object:
-    """Take a snapshot."""
     return _shown(await _snapshots(call).take(_name(call)))
 
 
 async def show_snapshot(call: ControlCall) -> object:
-    """One snapshot."""
     return _shown(_snapshots(call).get(_name(call)))
 
 
 async def restore_snapshot(call: ControlCall) -> object:
-    """Restore a snapshot."""
     return _shown(await _snapshots(call).restore(_name(call)))
 
 
 async def delete_snapshot(call: ControlCall) -> object:
-    """Delete a snapshot."""
     await _snapshots(call).delete(_name(call))
     return {"name": _name(call)}
 
@@ -217,7 +209,6 @@ async def download_snapshot(call: ControlCall) -> object:
 
 
 async def upload_snapshot(call: ControlCall) -> object:
-    """Store an uploaded archive as a snapshot."""
     length = call.request.content_length
     if length is not None and length > ARCHIVE_BYTES_MAX:
         raise ControlRefusal(413, f"The archive has {length} bytes; at most {ARCHIVE_BYTES_MAX} are allowed.")

@@ -53,7 +53,6 @@ Tables = Mapping[tuple[str, str], Iterable[Endpoint]]
 
 
 def document(tables: Tables, version: str) -> Mapping[str, object]:
-    """The whole document."""
     schemas: dict[str, Schema] = {}
     paths: dict[str, dict[str, object]] = {}
     for (tag, _), endpoints in tables.items():

@@ -146,7 +146,6 @@ def anything(about: str) -> Schema:
 
 
 def nullable(schema: Schema) -> Schema:
-    """The schema, or null."""
     changed: Schema = {**schema, "type": [*_kinds(schema), "null"]}
     if "enum" in schema:
         changed["enum"] = [*schema["enum"], None]
@@ -166,7 +165,6 @@ def without_default(schema: Schema) -> Schema:
 
 
 def fields_of(schema: Schema) -> dict[str, Schema]:
-    """The fields of an object."""
     return schema.get("properties", {})
 
 

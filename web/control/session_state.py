@@ -66,7 +66,6 @@ def _asked(call: ControlCall) -> tuple[Entity, str]:
 
 
 async def show_session_state(call: ControlCall) -> object:
-    """The state of a session."""
     entity, session_id = _asked(call)
     return await _answer(call, session_id, Overview(call.services.broker.namespace).session_state(entity, session_id))
 

@@ -54,7 +54,6 @@ def _store(report: MessagingStoreReport) -> dict[str, object]:
 
 
 async def list_stores(call: ControlCall) -> object:
-    """All messaging stores."""
     return {"stores": [_store(each) for each in figures.stores(call.services.broker.namespace)]}
 
 
@@ -67,27 +66,23 @@ def _begin(call: ControlCall, numbers: list[int]) -> None:
 
 
 async def begin_outages(call: ControlCall) -> object:
-    """Begin an outage of stores."""
     _begin(call, call.body.list_of("stores", int))
     return await list_stores(call)
 
 
 async def begin_outage(call: ControlCall) -> object:
-    """Begin an outage of one store."""
     index = call.path.one("store", int)
     _begin(call, [index])
     return _store(figures.store(call.services.broker.namespace, index))
 
 
 async def end_outages(call: ControlCall) -> object:
-    """End all outages."""
     for each in figures.stores(call.services.broker.namespace):
         call.services.broker.outages.end(each.store)
     return await list_stores(call)
 
 
 async def end_outage(call: ControlCall) -> object:
-    """End the outage of one store."""
     index = call.path.one("store", int)
     call.services.broker.outages.end(index)
     return _store(figures.store(call.services.broker.namespace, index))

@@ -116,7 +116,6 @@ async def switch_story(call: ControlCall) -> object:
 
 
 async def clear_story(call: ControlCall) -> object:
-    """Forget all events."""
     call.services.story.forget()
     return _state(call)
 

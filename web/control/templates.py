@@ -48,13 +48,11 @@ def _shown(name: str, message: Mapping[str, object]) -> dict[str, object]:
 
 
 async def list_templates(call: ControlCall) -> object:
-    """All templates."""
     found = list((await _templates(call).all()).items())
     return await answer_of_list(call, "templates", found, lambda each: _shown(*each), lambda _: MESSAGE_CHARS_MAX)
 
 
 async def show_template(call: ControlCall) -> object:
-    """One template."""
     return await _answer(call, _name(call))
 
 
@@ -71,7 +69,6 @@ async def _answer(call: ControlCall, name: TemplateName) -> web.StreamResponse:
 
 
 async def delete_template(call: ControlCall) -> object:
-    """Forget a template."""
     name = _name(call)
     await _templates(call).delete(name)
     return {"name": name}

@@ -98,7 +98,6 @@ class Job:
 
     @property
     def is_running(self) -> bool:
-        """Whether it goes on."""
         return self.state is JobState.RUNNING
 
     @property
@@ -122,7 +121,6 @@ class Job:
         self.is_stopping = True
 
     def end(self, state: JobState, at: int, error: str | None = None) -> None:
-        """Note the end."""
         self.state, self.ended_at, self.error = state, at, error
 
 
@@ -141,7 +139,6 @@ class Jobs:
         return list(reversed(self._known.values()))
 
     def get(self, number: int) -> Job | None:
-        """The job of a number."""
         return self._known.get(number)
 
     def of(self, path: str) -> Job | None:
@@ -189,7 +186,6 @@ class Jobs:
                     await asyncio.wait([task])
 
     async def close(self) -> None:
-        """Stop all jobs."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -234,7 +230,6 @@ class _Batches:
         self._ends = ends
 
     def all(self) -> AsyncGenerator[list[Seen], None]:
-        """All of them."""
         return self._searched() if self._selection.numbers is None else self._named(self._selection.numbers)
 
     @property

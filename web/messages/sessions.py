@@ -190,7 +190,6 @@ class HeldSessions:
             held.receiver.close()
 
     def close(self) -> None:
-        """Release all sessions."""
         while self._held:
             self._held.popitem()[1].receiver.close()
 

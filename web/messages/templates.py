@@ -33,8 +33,6 @@ log = structlog.get_logger(__name__)
 
 
 class Templates:
-    """The templates of a server."""
-
     def __init__(self, files: KeptFiles | None, aside: Aside) -> None:
         self._files = files
         self._aside = aside

@@ -14,7 +14,6 @@ NUMBER_MAX: Final = (1 << 63) - 1
 
 
 async def show(site: Site, request: web.Request) -> web.Response:
-    """The connections."""
     query_form(request)
     return site.render(
         request,
@@ -26,7 +25,6 @@ async def show(site: Site, request: web.Request) -> web.Response:
 
 
 async def drop(site: Site, request: web.Request) -> web.Response:
-    """Cut one connection."""
     form = await read_form(request)
     number = form.number("number", "Connection", 1, NUMBER_MAX)
     if not site.services.faults.drop_connection(number):

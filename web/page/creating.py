@@ -28,7 +28,6 @@ TOPICS_MAX: Final = 500
 
 
 async def show(site: Site, request: web.Request, failed: Failed | None = None, kind: str = "") -> web.Response:
-    """The form for one kind of entity."""
     query = query_form(request)
     if not kind:
         kind = query.choice("kind", "Kind", list(EntityKind)) if query.text("kind") else "queue"

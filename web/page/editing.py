@@ -20,7 +20,6 @@ from .site import Site, address
 
 
 async def show(site: Site, request: web.Request, failed: Failed | None = None, path: str = "") -> web.Response:
-    """The form with the entity's properties."""
     entity = site.entity(path) if path else site.entity_of(request)
     return site.render(
         request,

@@ -31,7 +31,6 @@ WORKS: Final = "available"
 
 
 async def show(site: Site, request: web.Request, failed: Failed | None = None, path: str = "") -> web.Response:
-    """The page of an entity."""
     entity = site.entity(path) if path else site.entity_of(request)
     picture, scale_max = bars(site.overview.partitions(entity), PICTURE_HEIGHT)
     subscriptions: list[Entity] = []
@@ -74,7 +73,6 @@ def facts_of(site: Site, entity: Entity) -> Sequence[tuple[str, str]]:
 
 
 async def delete(site: Site, request: web.Request) -> web.Response:
-    """Delete the entity."""
     form = await read_form(request)
     entity = site.entity(form.text("path"))
     try:
@@ -88,7 +86,6 @@ async def delete(site: Site, request: web.Request) -> web.Response:
 
 
 async def purge(site: Site, request: web.Request) -> web.Response:
-    """Remove all messages of the entity."""
     form = await read_form(request)
     entity = site.entity(form.text("path"))
     try:

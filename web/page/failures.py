@@ -42,7 +42,6 @@ class Running:
 
 
 async def show(site: Site, request: web.Request, failed: Failed | None = None) -> web.Response:
-    """The page."""
     query_form(request)
     return site.render(
         request,
@@ -96,7 +95,6 @@ def running(site: Site) -> list[Running]:
 
 
 async def begin(site: Site, request: web.Request) -> web.Response:
-    """Begin a condition, a fault or an outage."""
     form = await read_form(request)
     what = form.choice("what", "What", ("condition", "fault", "outage"))
     try:
@@ -139,7 +137,6 @@ def _begin_fault(site: Site, form: Form) -> str:
 
 
 async def end(site: Site, request: web.Request) -> web.Response:
-    """End one of them."""
     form = await read_form(request)
     kind = form.choice("kind", "What", ("condition", "fault", "store"))
     number = form.number("number", "Number", 0, NUMBER_MAX)
@@ -153,7 +150,6 @@ async def end(site: Site, request: web.Request) -> web.Response:
 
 
 async def snapshot(site: Site, request: web.Request) -> web.Response:
-    """Take, restore or delete a snapshot."""
     form = await read_form(request)
     snapshots = site.services.snapshots
     try:

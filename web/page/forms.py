@@ -78,7 +78,6 @@ class Form:
         return self.values.get(name, ())
 
     def checked(self, name: str) -> bool:
-        """Whether a box is checked."""
         return bool(self.values.get(name))
 
     def number(self, name: str, label: str, start: int, stop: int, default: int | None = None) -> int:

@@ -80,7 +80,6 @@ class Graph:
     left_out: int = 0
 
     def node(self, path: str) -> Node:
-        """The node of a path."""
         return next(each for each in self.nodes if each.path == path)
 
     def points(self, edge: Edge) -> str:
@@ -97,7 +96,6 @@ class Graph:
 
 
 async def show(site: Site, request: web.Request) -> web.Response:
-    """The page."""
     query_form(request)
     graph = graph_of([each.description for each in site.broker.namespace.entities()])
     return site.render(

@@ -34,7 +34,6 @@ async def keep(site: Site, request: web.Request) -> web.Response:
 
 
 async def forget(site: Site, request: web.Request) -> web.Response:
-    """Forget a template."""
     form = await read_form(request)
     entity, name = site.entity(form.text("path")), TemplateName(form.text("template_name"))
     await site.templates.delete(name)

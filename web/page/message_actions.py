@@ -138,7 +138,6 @@ async def _settle(site: Site, entity: Entity, where: str, verb: str, form: Form)
 
 
 async def stop(site: Site, request: web.Request) -> web.Response:
-    """Stop the running job of an entity."""
     form = await read_form(request)
     entity = browsed_entity(site, form.text("path"))
     job = site.jobs.of(entity.path)

@@ -51,7 +51,6 @@ PEEK_WAIT_MS: Final = 8_000
 async def show(
     site: Site, request: web.Request, failed: Failed | None = None, form: Form | None = None
 ) -> web.Response:
-    """A page of messages."""
     asked = form or query_form(request)
     entity = browsed_entity(site, asked.text("path"))
     name = asked.choice("queue", "Queue", list(SUB_QUEUES)) if asked.text("queue") else "active"

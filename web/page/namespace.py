@@ -30,7 +30,6 @@ PARTITIONING: Final = {
 
 
 async def show(site: Site, request: web.Request, failed: Failed | None = None) -> web.Response:
-    """The page."""
     services = site.services
     query_form(request)
     ports = ", ".join(f"{port} ({name})" for name, port in services.ports().items())
@@ -91,7 +90,6 @@ def _spans(allowed: Range) -> str:
 
 
 async def move_clock(site: Site, request: web.Request) -> web.Response:
-    """Advance, freeze or thaw the clock."""
     form = await read_form(request)
     clock = site.services.clock
     try:

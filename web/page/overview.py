@@ -95,7 +95,6 @@ CHIPS: Final[Mapping[str, tuple[str, Callable[[EntityReport], bool]]]] = {
 
 
 async def show(site: Site, request: web.Request) -> web.Response:
-    """The page at `/`."""
     query = query_form(request)
     sought = query.text("find")
     sort = query.choice("sort", "Sort", list(SORTS)) if query.text("sort") else ""
@@ -148,7 +147,6 @@ def in_order(site: Site) -> Iterator[Entity]:
 
 
 def row_of(site: Site, entity: Entity) -> Row:
-    """The row of an entity."""
     partitions = site.overview.partitions(entity)
     description = entity.description
     is_topic = isinstance(description, TopicDescription)

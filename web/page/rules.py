@@ -68,7 +68,6 @@ async def show(
     path: str = "",
     verdicts: Sequence[RuleVerdict] | None = None,
 ) -> web.Response:
-    """The rules of a subscription."""
     entity = site.entity(path) if path else site.entity_of(request)
     rules = site.broker.administration.rules(entity.path)
     return site.render(
@@ -90,7 +89,6 @@ async def show(
 
 
 def filter_text(description: Filter) -> str:
-    """A filter on one line."""
     match description:
         case SqlFilter():
             given = ", ".join(f"{name} = {_value_text(value)}" for name, value in description.parameters.items())
@@ -113,7 +111,6 @@ def _value_text(value: object) -> str:
 
 
 async def add(site: Site, request: web.Request) -> web.Response:
-    """Add a rule."""
     form = await read_form(request)
     path = site.entity(form.text("path")).path
     try:
@@ -156,7 +153,6 @@ def _property_value(name: str, kind: str, text: str) -> str | int | float | bool
 
 
 async def delete(site: Site, request: web.Request) -> web.Response:
-    """Delete a rule."""
     form = await read_form(request)
     path, name = site.entity(form.text("path")).path, form.text("name")
     try:

@@ -77,7 +77,6 @@ async def show(
     path: str = "",
     destination: Destination | None = None,
 ) -> web.Response:
-    """The form."""
     entity = site.entity(path) if path else site.entity_of(request)
     asked = query_form(request) if failed is None else Form(failed.values)
     origin = await _origin(site, entity, asked)

@@ -15,8 +15,6 @@ TAKEN_MAX: Final = 1_000
 
 
 class TakenLocks:
-    """Lock tokens."""
-
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._tokens: dict[tuple[str, int], tuple[bytes, int, str | None]] = {}

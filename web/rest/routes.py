@@ -95,11 +95,9 @@ class Rest:
         return web.Response(status=201, headers={hdrs.CONTENT_TYPE: XML_TYPE})
 
     async def peek_lock(self, request: web.Request) -> web.StreamResponse:
-        """The next message, locked."""
         return await self._receive(request, locked=True)
 
     async def receive_and_delete(self, request: web.Request) -> web.StreamResponse:
-        """The next message, deleted."""
         return await self._receive(request, locked=False)
 
     async def complete(self, request: web.Request) -> web.Response:
@@ -111,7 +109,6 @@ class Rest:
         return await self._settle(request, Abandon())
 
     async def renew(self, request: web.Request) -> web.Response:
-        """Renew a lock."""
         address, (_, message, token_text) = _path(request, 3)
         require(request, self._services, address, Right.LISTEN)
         token = _token(token_text)

@@ -204,7 +204,6 @@ class HttpConnection(web.RequestHandler):
     # ---- calls of asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected."""
         self._socket = cast("asyncio.Transport", transport)
         self._open_ones.add(self)
         self.memory.move_to(self)
@@ -214,7 +213,6 @@ class HttpConnection(web.RequestHandler):
         self._await_request()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The socket is closed."""
         self._open_ones.discard(self)
         self._socket = None
         self._lost.set()
@@ -261,7 +259,6 @@ class HttpConnection(web.RequestHandler):
             self._socket.pause_reading()
 
     def go_on_reading(self) -> None:
-        """Read again."""
         self._is_stopped = False
         self._resume_transport_reading()
 
@@ -277,7 +274,6 @@ class HttpConnection(web.RequestHandler):
         self.stop_reading()
 
     def go_on(self) -> None:
-        """Read again."""
         self.go_on_reading()
 
     def expel(self, error: BrokerError) -> None:
@@ -292,7 +288,6 @@ class HttpConnection(web.RequestHandler):
             self._socket.close()
 
     def cut(self) -> None:
-        """Close at once."""
         self.abort()
 
     def _assembly_bytes(self) -> int:

@@ -28,9 +28,7 @@ class WebSocketFrameReader(Protocol):
         """Take the next bytes; returns whether the stream has ended, and the bytes left over."""
         ...
 
-    def feed_eof(self) -> None:
-        """The stream has ended."""
-        ...
+    def feed_eof(self) -> None: ...
 
 
 class MaskGuard:
@@ -89,5 +87,4 @@ class MaskGuard:
         self._left_bytes = _END_BYTES_MAX
 
     def feed_eof(self) -> None:
-        """See `WebSocketFrameReader`."""
         self._reader.feed_eof()

@@ -168,7 +168,6 @@ class WebSocketTransport(asyncio.Transport):
         self._connection.stop_reading()
 
     def resume_reading(self) -> None:
-        """Read again."""
         self._readable.set()
         self._connection.go_on_reading()
 
