@@ -256,6 +256,10 @@ class _Reader:
             self._fail("a lone surrogate is not a character", start)
 
     def _number_or_constant(self) -> object:
+        """A word up to the next separator: true, false, null or a number.
+
+        Its length is limited, because `int` takes quadratic time.
+        """
         text, at = self._text, self._at
         word = _WORD.match(text, at)
         if word is None:

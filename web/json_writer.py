@@ -38,6 +38,7 @@ def _joined(parts: Iterable[str]) -> Iterator[bytes]:
 
 
 def _write(value: object, parts: list[str], encode: Callable[[object], str]) -> None:
+    """Append the text of a value in small parts; a long string in stretches, since C would keep the interpreter."""
     if isinstance(value, str) and len(value) > STRETCH_CHARS:
         parts.append('"')
         parts += (encode(value[at : at + STRETCH_CHARS])[1:-1] for at in range(0, len(value), STRETCH_CHARS))

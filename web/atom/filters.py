@@ -182,6 +182,7 @@ class _Parser:
         return lambda facts: compare(known.get(facts), value)
 
     def _starts_with(self) -> Predicate:
+        """`startswith(path, '…')`, alone or compared with a boolean, as NamespaceManager writes it: `… eq true`."""
         if "path" not in self._properties:
             raise refusal("StartsWith is not allowed in the filter expression.")
         self._needs("(")

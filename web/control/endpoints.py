@@ -147,8 +147,8 @@ class Endpoint:
         return tuple(sorted({400, 401, 503, *with_body, *with_path, *self.errors}))
 
     def handler(self, services: Services) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-
         async def handle(request: web.Request) -> web.StreamResponse:
+            # The right comes first: a stranger learns nothing of what exists, and no body is read for one.
             try:
                 require_manage(request, services)
                 call = ControlCall(

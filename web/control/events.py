@@ -163,6 +163,10 @@ async def stream_events(call: ControlCall) -> object:
 
 
 async def _stream(call: ControlCall, feed: EventFeed, response: web.StreamResponse) -> None:
+    """Write what follows the client's last event; `reset` says that some of it is no longer known.
+
+    A client that reads slowly holds up its own events only, and gets `reset` if the feed has forgotten the next one.
+    """
     last_id = call.request.headers.get("Last-Event-ID") or call.query.optional("last_event_id", str)
     await feed.look(_jobs(call))
     number = feed.last_number if last_id is None else feed.number_of(last_id)

@@ -77,6 +77,7 @@ def document(tables: Tables, version: str) -> Mapping[str, object]:
 
 
 def _operation(endpoint: Endpoint, schemas: dict[str, Schema]) -> dict[str, object]:
+    """An operation; the named schemas that it refers to are added to `schemas`."""
     name = endpoint.operation_id
     parameters = [_parameter(each, "path", schema, schemas) for each, schema in endpoint.at.items()]
     parameters += [_parameter(each, "query", schema, schemas) for each, schema in endpoint.query.items()]

@@ -101,6 +101,7 @@ async def _collected(
     timeout_ms: int,
     outcome: Outcome | None,
 ) -> list[Delivery]:
+    """Receive and settle as one: what a client that has left would not get is released, for others to get at once."""
     watchers: set[Callable[[], None]] = connection.watchers if isinstance(connection, HttpConnection) else set()
     watchers.add(collector.finish)
     try:

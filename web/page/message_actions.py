@@ -51,6 +51,11 @@ async def act(site: Site, request: web.Request) -> web.Response:
 
 
 async def _act(site: Site, entity: Entity, form: Form) -> Flash:
+    """Do what the pressed button says.
+
+    The buttons of one message carry verb and number in `one`, so that the form works without a script. "Resubmit all"
+    stands beside the form, and takes none of its search.
+    """
     name = form.choice("queue", "Queue", list(SUB_QUEUES))
     sub_queue = SUB_QUEUES[name]
     asked, _, one = form.text("one").partition(" ")
@@ -101,6 +106,7 @@ def flash_of(job: Job) -> Flash:
 
 
 async def _lock(site: Site, entity: Entity, sub_queue: SubQueue, form: Form) -> Flash:
+    """Lock the selected messages; those of a session are locked with it, since its lock is theirs."""
     numbers, where = selected_numbers(form), place(entity, sub_queue)
     reasons: dict[int, str] = {}
     if entity.requires_session and sub_queue is SubQueue.ACTIVE:

@@ -149,6 +149,7 @@ def bars(reports: Sequence[PartitionReport], height: int) -> tuple[list[Bar], in
 
 
 def _bar(report: PartitionReport, height: int, scale_max: int) -> Bar:
+    """Segments from the bottom up. Sums are rounded, so that all fill the height; a few messages have two pixels."""
     messages = report.messages or {}
     locked = report.locked_count or 0
     counts = {

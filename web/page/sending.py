@@ -77,6 +77,7 @@ async def show(
     path: str = "",
     destination: Destination | None = None,
 ) -> web.Response:
+    # The form is, in this order: one that was refused, a message to be sent again, a kept template, empty.
     entity = site.entity(path) if path else site.entity_of(request)
     asked = query_form(request) if failed is None else Form(failed.values)
     origin = await _origin(site, entity, asked)
@@ -245,6 +246,10 @@ async def copies(site: Site, topic: Entity, index: int, number: int) -> list[tup
 
 
 async def _copies_in(site: Site, subscription: Entity, sub_queue: SubQueue, index: int, number: int) -> list[int]:
+    """The copies of a topic's message `number` among the newest of a subscription's partition.
+
+    A copy has a number of its own; its annotation has the one that the topic gave.
+    """
     placed = figures.placement_in(subscription, index)
     if placed.next_number is None:
         return []

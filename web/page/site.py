@@ -154,6 +154,7 @@ def handler(site: Site, view: View) -> Callable[[web.Request], Awaitable[web.Str
 
 
 async def _answer(site: Site, view: View, request: web.Request) -> web.Response:
+    """The view's page, or an error page. The right comes first: an error page shows the namespace and its clock."""
     try:
         await site.environment.loaded()
     except LoadError as error:
