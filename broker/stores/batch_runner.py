@@ -6,6 +6,10 @@ The steps of a batch are numbered, here and where a commit goes on (`committer`,
 2. Each partition executes its requests: memory changes, rows go into the batch, effects aside.
 3. The counters of the partitions that have changed go into the batch, and `due` rows of deleted queues out of it.
 4. The batch is committed; the loop goes on meanwhile. Without a change it is dropped.
+   4.1 `committer` hands it to a group, or to a job on another thread if it commits alone.
+   4.2 `group_commits` starts a group with all batches that wait, of any store.
+   4.3 `storage/journal/journal.py` packs their rows, plans one write and has it made.
+   4.4 `group_commits` takes the outcomes, starts the next group, and sets the outcome of each batch.
 5. Memory is kept: locks and held sessions have no more to undo, timers know the new instants.
 6. The effects are released: events, answers, deliveries, announcements.
 

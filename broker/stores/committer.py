@@ -67,7 +67,10 @@ class Committer:
         self._looking = False  # a look at the jobs is due
 
     def commit(self, batch: Committable) -> asyncio.Future[None]:
-        """Commit `batch` without waiting for the disk; the future gets None or the exception of its commit."""
+        """Step 4.1 of a batch (`batch_runner`): commit it without waiting for the disk.
+
+        The future gets None or the exception of the commit.
+        """
         together = batch.shared
         if together is not None:
             groups = self._groups.get(together)

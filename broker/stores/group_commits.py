@@ -68,6 +68,7 @@ class GroupCommits:
         return ended
 
     def _start(self) -> None:
+        """Step 4.2 of a batch (`batch_runner`): begin a group with all that wait."""
         self._starting = False
         began_us = self._clock.stopwatch_us()
         if self._syncing is not None and began_us - self._sync_began_us > SYNC_LATE_US:
@@ -96,6 +97,7 @@ class GroupCommits:
         return [ended for _, ended in waiting]
 
     def _ended(self) -> None:
+        """Step 4.4: take the outcomes of the group; the next one begins first."""
         ended, self._under_way = self._under_way, []
         try:
             errors = self._together.finish()

@@ -244,7 +244,10 @@ class Journal:
             self._conclude(plan, write_all(self._fd, plan.writes, waits=self.waits))
 
     def start(self, batches: Sequence[object], *, here: bool = False) -> bool:
-        """Begin to commit batches in one group; see `contract.CommitTogether.start`."""
+        """Begin to commit batches in one group; see `contract.CommitTogether.start`.
+
+        Step 4.3 of a batch (`broker/stores/batch_runner.py`).
+        """
         if not self._lock.acquire(blocking=False):
             return False
         group, plan, written = _Group(batches), None, None
