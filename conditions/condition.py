@@ -41,7 +41,10 @@ class Planned:
 
 @dataclass(slots=True)
 class Condition:
-    """A condition. `ends_at` (Unix ms) and `left` strikes are None if nothing ends it by itself."""
+    """A condition, or a fault, which is one with a single behaviour and a number among faults.
+
+    `ends_at` (Unix ms) and `left` strikes are None if nothing ends it by itself.
+    """
 
     number: int
     name: str
@@ -50,6 +53,7 @@ class Condition:
     started_at: int
     ends_at: int | None
     left: int | None
+    is_fault: bool = False
     behaviours: Sequence[Behaviour] = ()
     plan: list[Planned] = field(default_factory=list[Planned])
     struck: deque[Struck] = field(default_factory=lambda: deque[Struck](maxlen=STRUCK_MAX))

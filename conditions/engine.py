@@ -1,13 +1,14 @@
-"""The conditions that are on: started by name, asked by adapters, ended by time, count or command.
+"""The conditions and faults that are on: started by name, asked by adapters, ended by time, count or command.
 
-Knows in which order behaviours are asked: that of the conditions, then of their rows; the first that strikes wins.
-Does not know what behaviours do. Owned by the AMQP server, on whose event loop everything runs.
+Knows in which order behaviours are asked: faults first, then conditions in their order, each by its rows; the first
+that strikes wins. A fault is a condition of one behaviour with a number among faults. Does not know what behaviours
+do. Owned by the AMQP server, on whose event loop everything runs.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -20,35 +21,49 @@ from ..broker.broker import Broker
 from ..broker.clock import Clock
 from ..broker.errors import BrokerError
 from ..broker.errors import Condition as ErrorCondition
+from ..broker.ids import chance
 from .bucket import Bucket
-from .chance import Stream
+from .chance import SEED_MAX, Stream
 from .delaying import Delaying
 from .network import Network
 from .strikes import AdminRefusal, AdminRequest, Attempt, Passing, Strike, TlsFailure
 
 if TYPE_CHECKING:
     from .behaviour import Behaviour, Row, Shared, Value
-    from .condition import Condition
+    from .condition import Condition, Struck
+    from .faults import Fault, FaultKind, FaultOperation
 
 CONDITIONS_MAX: Final = 100
 ENDED_MAX: Final = 100
 """Ended conditions whose strikes can still be read."""
+FAULTS_MAX: Final = 1_000
+FAULT_STRUCK_MAX: Final = 20
+"""How many of its last strikes a fault lists, as the page shows them: there may be many faults."""
 
 T = TypeVar("T")
 log = structlog.get_logger()
 
 
 class Conditions:
-    """The conditions of one server. `watch` gives functions that are called when the first begins or the last ends."""
+    """The conditions and faults of one server.
 
-    def __init__(self, clock: Clock, broker: Broker, network: Callable[[], Network]) -> None:
+    `watch` gives functions that are called when the first of either begins or the last ends. `draw` gives the chance
+    of faults, which have no seed: from 0 up to and without 1.
+    """
+
+    def __init__(
+        self, clock: Clock, broker: Broker, network: Callable[[], Network], draw: Callable[[], float] = chance
+    ) -> None:
+        self._draw = draw
         self._clock = clock
         self._broker = broker
         self._network = network
         self._conditions: dict[int, Condition] = {}
         self._ended: dict[int, Condition] = {}
+        self._faults: dict[int, Condition] = {}
         self._behaviours: list[Behaviour] = []
         self._last_number = 0
+        self._last_fault = 0
         self._watchers: list[Callable[[], None]] = []
         self._delaying = Delaying(clock, broker)
         self.counts: Counter[str] = Counter()
@@ -56,10 +71,15 @@ class Conditions:
 
     @property
     def are_on(self) -> bool:
+        return bool(self._conditions)
+
+    @property
+    def are_set(self) -> bool:
+        """Whether any condition or fault is on: then `strike` must be asked."""
         return bool(self._behaviours)
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Call `changed()` when the first condition begins and when the last one has ended."""
+        """Call `changed()` when the first condition or fault begins and when the last one has ended."""
         self._watchers.append(changed)
 
     # ---- on and off
@@ -96,8 +116,7 @@ class Conditions:
         if len(self._conditions) >= CONDITIONS_MAX:
             text = f"At most {CONDITIONS_MAX} conditions can be on at a time."
             raise BrokerError(ErrorCondition.RESOURCE_LIMIT_EXCEEDED, text)
-        from .behaviour import Shared  # not needed for the start of a server, as the condition and the presets
-        from .condition import Condition
+        from .condition import Condition  # not needed for the start of a server, as the presets
         from .presets import PRESETS
 
         found = _behaviours_of(name, values or {})
@@ -108,43 +127,69 @@ class Conditions:
         self._last_number += 1
         ends_at = None if duration_ms is None else now + duration_ms
         condition = Condition(self._last_number, name, seed, entity, now, ends_at, left)
-        shared = Shared(Bucket(self._clock))
+        self._begin(condition, found)
+        return condition
+
+    def _begin(self, condition: Condition, found: Collection[tuple[Row, Mapping[str, Value]]]) -> None:
+        from .behaviour import Shared  # not needed for the start of a server
+
+        shared, ends_at = Shared(Bucket(self._clock)), condition.ends_at
         condition.begin([self._made(condition, row, given, shared) for row, given in found])
-        self._conditions[condition.number] = condition
-        log.info("condition begins", condition=condition.number, name=name, seed=seed, entity=entity, ends_at=ends_at)
-        was_on = self.are_on
+        log.info(
+            "condition begins",
+            condition=condition.number,
+            is_fault=condition.is_fault,
+            name=condition.name,
+            seed=condition.seed,
+            entity=condition.entity,
+            ends_at=ends_at,
+        )
+        before = self.are_on, self.are_set
+        self._kin(condition)[condition.number] = condition
         self._use_behaviours()
-        if not was_on:
-            self._announce()
+        self._announce_change(before)
         if ends_at is not None:
-            self._clock.call_at(ends_at, partial(self._expire, condition.number))
+            self._clock.call_at(ends_at, partial(self._end, condition))
         for each in condition.behaviours:
             each.begin()
-        return condition
+
+    def _kin(self, condition: Condition) -> dict[int, Condition]:
+        """What is on of its kind: faults or conditions, which have numbers of their own."""
+        return self._faults if condition.is_fault else self._conditions
 
     def end(self, number: int) -> bool:
         """End a condition; False for one that is not on."""
-        condition = self._conditions.pop(number, None)
+        condition = self._conditions.get(number)
         if condition is None:
             return False
+        self._end(condition)
+        return True
+
+    def _end(self, condition: Condition) -> None:
+        before = self.are_on, self.are_set
+        if self._kin(condition).pop(condition.number, None) is None:
+            return  # ended before its time or its count was over
         self._use_behaviours()
         for each in condition.behaviours:
             each.end()
-        self._ended[number] = condition
-        while len(self._ended) > ENDED_MAX:
-            del self._ended[next(iter(self._ended))]
-        log.info("condition ended", condition=number, name=condition.name, struck_count=condition.struck_count)
-        if not self.are_on:
-            self._announce()
-        return True
+        if not condition.is_fault:
+            self._ended[condition.number] = condition
+            while len(self._ended) > ENDED_MAX:
+                del self._ended[next(iter(self._ended))]
+        log.info(
+            "condition ended",
+            condition=condition.number,
+            is_fault=condition.is_fault,
+            name=condition.name,
+            struck_count=condition.struck_count,
+        )
+        self._announce_change(before)
 
     def _use_behaviours(self) -> None:
-        """Ask the behaviours of the conditions that are on."""
-        self._behaviours = [each for other in self._conditions.values() for each in other.behaviours]
+        """Ask the behaviours of the faults and conditions that are on."""
+        started = (*self._faults.values(), *self._conditions.values())
+        self._behaviours = [each for condition in started for each in condition.behaviours]
         self._delaying.use([each for each in self._behaviours if each.delays])
-
-    def _expire(self, number: int) -> None:
-        self.end(number)
 
     def end_all(self) -> int:
         """End all conditions; return their number."""
@@ -153,16 +198,78 @@ class Conditions:
             self.end(number)
         return len(numbers)
 
+    # ---- faults
+
+    def faults(self) -> Sequence[Fault]:
+        """The faults that can still strike, the oldest first."""
+        from .behaviours.faults import fault_of
+
+        return [fault_of(each) for each in self._faults.values() if each.left != 0]
+
+    def struck_by_fault(self, number: int) -> Sequence[Struck]:
+        """The last strikes of a fault that is set."""
+        condition = self._faults.get(number)
+        return [] if condition is None else list(condition.struck)
+
+    def set_fault(
+        self,
+        kind: FaultKind,
+        *,
+        entity: str | None = None,
+        operations: Collection[FaultOperation] = (),
+        count: int | None = None,
+        probability: float = 1.0,
+        delay_ms: int = 0,
+    ) -> Fault:
+        """Set a fault for `count` times, None until it is cleared; without `operations` for all that it can strike.
+
+        `delay_ms` is for the kinds in `faults.DELAYING`; others have none.
+        Raises BrokerError: argument-error for an operation that the kind can't strike, argument-out-of-range,
+        resource-limit-exceeded.
+        """
+        from .behaviours.faults import fault_of, fault_row, fault_values
+        from .condition import Condition, Struck
+
+        left = None if count is None else Times(count, "count")
+        values = fault_values(kind, probability, delay_ms)
+        row = fault_row(kind, operations)
+        if len(self._faults) >= FAULTS_MAX:
+            text = f"At most {FAULTS_MAX} faults can be set at a time."
+            raise BrokerError(ErrorCondition.RESOURCE_LIMIT_EXCEEDED, text)
+        self._last_fault += 1
+        seed, now = int(self._draw() * SEED_MAX), self._clock.now_ms()
+        struck = deque[Struck](maxlen=FAULT_STRUCK_MAX)
+        condition = Condition(self._last_fault, kind.value, seed, entity, now, None, left, is_fault=True, struck=struck)
+        self._begin(condition, [(row, values)])
+        return fault_of(condition)
+
+    def clear_fault(self, number: int) -> bool:
+        """Clear a fault; False for one that is not set."""
+        fault = self._faults.get(number)
+        if fault is None:
+            return False
+        self._end(fault)
+        return True
+
+    def clear_faults(self) -> int:
+        """Clear all faults; return how many could still strike."""
+        count = sum(each.left != 0 for each in self._faults.values())
+        for number in list(self._faults):
+            self.clear_fault(number)
+        return count
+
+    # ---- behaviours
+
     def _made(self, condition: Condition, row: Row, values: Mapping[str, Value], shared: Shared) -> Behaviour:
         """A behaviour with chance of its own: its stream depends on seed and name, not on what runs beside it."""
         from .behaviour import Circumstances
         from .condition import Planned
 
         assert row.make is not None
-        chance = Stream(condition.seed, row.name)
+        stream = Stream(condition.seed, row.name)
 
         def record(scope: str, what: str) -> bool:
-            return self._struck(condition, row.name, scope, what, chance.count(scope))
+            return self._struck(condition, row.name, scope, what, stream.count(scope))
 
         return row.make(
             Circumstances(
@@ -173,7 +280,7 @@ class Conditions:
                 started_at=condition.started_at,
                 ends_at=condition.ends_at,
                 seed=condition.seed,
-                chance=chance,
+                chance=stream,
                 clock=self._clock,
                 broker=self._broker,
                 network=self._network(),
@@ -191,6 +298,7 @@ class Conditions:
         log.info(
             "condition struck",
             condition=condition.number,
+            is_fault=condition.is_fault,
             name=condition.name,
             behaviour=behaviour,
             scope=scope,
@@ -199,10 +307,13 @@ class Conditions:
             tracking_id=struck.tracking_id,
         )
         if condition.left == 0:
-            self._clock.call_at(struck.at, partial(self._expire, condition.number))
+            self._clock.call_at(struck.at, partial(self._end, condition))
         return True
 
-    def _announce(self) -> None:
+    def _announce_change(self, before: tuple[bool, bool]) -> None:
+        """Tell the watchers if the first condition or fault has begun since, or the last one has ended."""
+        if before == (self.are_on, self.are_set):
+            return
         for changed in self._watchers:
             changed()
 

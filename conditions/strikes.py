@@ -14,7 +14,7 @@ from typing import Final
 from ..broker.errors import BrokerError, Condition
 from ..broker.message.message import Message
 from ..broker.tracking import Form
-from .fault_table import FaultOperation
+from .faults import FaultOperation
 
 
 class Effect(StrEnum):

@@ -1,7 +1,7 @@
 """The table of everything that can go wrong on purpose: one row each.
 
-Knows the rows of the behaviours, and of faults, outages and drops, which have calls of their own. The control API, the
-command line, the test kit and the documentation read it. Does not know what is on.
+Knows the rows of the behaviours, and of outages and drops, which have calls of their own, as faults have. The control
+API, the command line, the test kit and the documentation read it. Does not know what is on.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from ..broker.errors import BrokerError, Condition
 from .behaviour import Parameter, Row, Value, Way
 from .behaviours import (
     administration,
+    faults,
     idling,
     lateness,
     moves,
@@ -25,16 +26,7 @@ from .behaviours import (
     tokens,
     transactions,
 )
-from .fault_table import DELAYING, STRIKES, FaultKind
 
-_FAULTS: Final[Mapping[FaultKind, tuple[str, str]]] = {
-    FaultKind.SERVER_BUSY: ("The operation is refused.", "`com.microsoft:server-busy`, error code 50009"),
-    FaultKind.DROPPED_LINK: ("The link is detached; nothing is done.", "detach, `amqp:link:detach-forced`"),
-    FaultKind.DROPPED_CONNECTION: ("The connection is cut; nothing is done.", "TCP reset"),
-    FaultKind.LOST_LOCK: ("The lock ends as if expired.", "`com.microsoft:message-lock-lost` or `session-lock-lost`"),
-    FaultKind.DELAYED_CONFIRMATION: ("Done at once, confirmed later.", "the outcome, late"),
-    FaultKind.MISSING_CONFIRMATION: ("Done, never confirmed.", "nothing"),
-}
 _OUTAGES: Final[Mapping[OutageKind, str]] = {
     OutageKind.DOWN: "Every request to a messaging store fails.",
     OutageKind.SLOW: "Every commit of a messaging store takes longer.",
@@ -110,20 +102,7 @@ _KIT: Final = (
 
 
 def _rows() -> tuple[Row, ...]:
-    """All rows, in the order of docs/CONDITIONS.md: behaviours from their modules, faults and outages from here."""
-    faults = (
-        Row(
-            kind.value,
-            "Faults",
-            f"{about} It can strike: {', '.join(STRIKES[kind])}.",
-            "entity",
-            wire,
-            "wire contract",
-            (_DELAY,) if kind in DELAYING else (),
-            way=Way.FAULT,
-        )
-        for kind, (about, wire) in _FAULTS.items()
-    )
+    """All rows, in the order of docs/CONDITIONS.md: behaviours and faults from their modules, outages from here."""
     outages = (
         Row(
             kind.value,
@@ -142,7 +121,7 @@ def _rows() -> tuple[Row, ...]:
         *(lateness, transactions, administration, quotas, network),
     )
     behaviours = (module.ROWS for module in topics)
-    return (*(row for rows in behaviours for row in rows), *faults, *outages, *_DROPS, *_ALWAYS, *_KIT)
+    return (*(row for rows in behaviours for row in rows), *faults.ROWS, *outages, *_DROPS, *_ALWAYS, *_KIT)
 
 
 TABLE: Final[tuple[Row, ...]] = _rows()

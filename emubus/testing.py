@@ -23,7 +23,7 @@ from .broker.model.descriptions import (
     TrueFilter,
 )
 from .broker.model.profiles import Profile
-from .conditions.fault_table import Fault, FaultKind, FaultOperation
+from .conditions.faults import Fault, FaultKind, FaultOperation
 from .config import Auth, ConfigError, Durability
 from .kit.conditions import ConditionReport
 from .kit.in_process import EmubusServer

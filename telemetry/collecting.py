@@ -36,14 +36,12 @@ Point = tuple[tuple[str, ...], float | Histogram]
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where values come from: the broker, the ledger, conditions, the counts of AMQP connections and links, and of
-    faults."""
+    """Where values come from: the broker, the ledger, conditions and faults, counts of AMQP connections and links."""
 
     broker: Broker
     ledger: Ledger
     conditions: Conditions
     connection_counts: Callable[[], Mapping[str, int]]
-    fault_count: Callable[[], int]
 
 
 def release() -> str:
@@ -153,6 +151,6 @@ def _of_the_rest(sources: Sources, points: dict[str, list[Point]]) -> None:
     counts = sources.connection_counts()
     points["emubus_amqp_connections"].append(((), counts["connections"]))
     points["emubus_amqp_links"].append(((), counts["links"]))
-    points["emubus_faults"].append(((), sources.fault_count()))
+    points["emubus_faults"].append(((), len(sources.conditions.faults())))
     points["emubus_conditions"].append(((), len(sources.conditions.list())))
     points["emubus_condition_strikes"] += [((name,), count) for name, count in sources.conditions.counts.items()]

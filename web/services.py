@@ -18,7 +18,6 @@ from ..broker.ledger import Ledger, MemoryAccount
 from ..broker.model.descriptions import Topology
 from ..broker.names import KeptFile, SnapshotName
 from ..conditions.engine import Conditions
-from ..conditions.fault_table import FaultTable
 from ..story.ring import Story
 from ..telemetry.sampler import Sampler
 
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
 class FaultsPort(Protocol):
     """Fault injection into AMQP connections. An entity of None means all; the methods return how many they hit."""
-
-    table: FaultTable
 
     def drop_connections_of(self, entity: str | None) -> int: ...
 
@@ -136,9 +133,7 @@ class Services:
     def metric_sources(self) -> Sources:
         from ..telemetry.collecting import Sources  # not needed for a start
 
-        return Sources(
-            self.broker, self.ledger, self.conditions, self.connection_counts, lambda: len(self.faults.table.list())
-        )
+        return Sources(self.broker, self.ledger, self.conditions, self.connection_counts)
 
     @property
     def uptime_s(self) -> int:

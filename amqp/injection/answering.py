@@ -10,7 +10,7 @@ from typing import Final, assert_never
 from ...broker import service_errors
 from ...broker.api import Abandon
 from ...broker.errors import BrokerError
-from ...conditions.fault_table import FaultOperation
+from ...conditions.faults import FaultOperation
 from ...conditions.strikes import Effect, Strike
 from ..nodes.management import ASSOCIATED_LINK, refusal
 from ..nodes.operations import Body

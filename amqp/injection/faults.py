@@ -1,8 +1,8 @@
 """Faults made on purpose on AMQP connections, so that users see what their clients make of them.
 
-Knows how to find the links that a fault is meant for, and how each fault is done. A `conditions.fault_table` decides
-which fault comes next, `conditions.engine` what conditions do. While both are empty nothing is put between a message's
-link and the broker: only then do links have taps (`links/hooks`), and none any more when the last one has gone.
+Knows how to find the links that a fault is meant for, and how each one is done; `conditions.engine` decides what comes
+next. While no fault or condition is on nothing is put between a message's link and the broker: only then do links have
+taps (`links/hooks`), and none any more when the last one has gone.
 Faults hit what is done outside transactions. Everything here runs on the event loop of the connections.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ...broker.address import parse_address
 from ...broker.errors import Condition
 from ...conditions.engine import Conditions
-from ...conditions.fault_table import FaultOperation, FaultTable
+from ...conditions.faults import FaultOperation
 from ...conditions.strikes import Effect
 from ..link_context import LinkContext
 from ..links.browsing import BrowsingLink
@@ -48,8 +48,7 @@ class Target:
 
 
 class Faults:
-    """What can be done to connections: at once, by a `table` of faults that come when clients do something, or by
-    `conditions`, which see the `opened` connections here."""
+    """What can be done to connections: at once, or by `conditions`, which see the `opened` connections here."""
 
     def __init__(
         self,
@@ -62,8 +61,8 @@ class Faults:
         self._conditions = conditions
         self._opened = opened
         self.container = container
-        self.table = FaultTable(self._on_changed)
-        conditions.watch(self._on_conditions_changed)
+        self._had_conditions = conditions.are_on
+        conditions.watch(self._on_changed)
 
     # ---- at once
 
@@ -109,7 +108,7 @@ class Faults:
     @property
     def are_set(self) -> bool:
         """Whether any fault or condition is on: then `attaching` and `attached` must be called for new links."""
-        return self._conditions.are_on or not self.table.is_empty
+        return self._conditions.are_set
 
     def links_per_session_max(self, usual: int) -> int:
         """How many links an AMQP session may have."""
@@ -130,7 +129,7 @@ class Faults:
         """A client attaches; BrokerError if that is to fail."""
         if _is_exempt(request.address):
             return
-        point = InjectionPoint(self.table, self._conditions, connection, None, request.address)
+        point = InjectionPoint(self._conditions, connection, None, request.address)
         strike = point.next_strike(FaultOperation.ATTACH)
         if strike is None:
             return
@@ -155,7 +154,7 @@ class Faults:
         """Put a tap into a link or its node, unless there is one."""
         link = connection.links[pointer]
         address = address_of(connection, pointer)
-        point = InjectionPoint(self.table, self._conditions, connection, pointer, address)
+        point = InjectionPoint(self._conditions, connection, pointer, address)
         if isinstance(link, IncomingLink):
             link.tap = FaultySending(point)
         elif isinstance(link, OutgoingLink):
@@ -168,30 +167,26 @@ class Faults:
         elif isinstance(link, CoordinatorLink):
             link.tap = FaultyDischarge(point)
         elif isinstance(link, RequestLink) and not _is_exempt(address):
-            node_point = InjectionPoint(self.table, self._conditions, connection, None, address)
+            node_point = InjectionPoint(self._conditions, connection, None, address)
             from .answering import FaultyAnswering  # not needed for a start
 
             link.node.tap = FaultyAnswering(node_point)
 
-    def _on_conditions_changed(self) -> None:
-        """The first condition has begun, or the last one has ended: then credit that it kept back is passed on."""
+    def _on_changed(self) -> None:
+        """The first fault or condition has come, or the last has gone: credit that a condition kept back is passed on.
+
+        A fault keeps none back, but its link may be about to be lost: with credit it would lock messages.
+        """
+        had_conditions, self._had_conditions = self._had_conditions, self._conditions.are_on
         for connection in self._connections:
             connection.requests.observe(Watch(connection.clock.now_ms) if self._conditions.are_on else None)
-        self._on_changed()
-        if not self.are_set:
-            for connection in self._connections:
-                for link in list(connection.links.values()):
-                    if isinstance(link, OutgoingLink):
-                        link.resume()
-
-    def _on_changed(self) -> None:
-        """The first fault or condition has come, or the last one has gone."""
-        for connection in self._connections:
-            for pointer in list(connection.links):
+            for pointer, link in list(connection.links.items()):
                 if self.are_set:
                     self._tap(connection, pointer)
                 else:
                     _untap(connection, pointer)
+                    if had_conditions and isinstance(link, OutgoingLink):
+                        link.resume()
 
 
 def _untap(connection: LinkContext, pointer: Pointer) -> None:

@@ -1,7 +1,7 @@
 """Where faults and conditions strike: a link or a node, what comes to it, and how each effect is done.
 
 Knows how each effect is done to work that ends in an outcome, one table for all. Does not know which comes next:
-`conditions.fault_table` and `conditions.engine` decide.
+`conditions.engine` decides.
 """
 
 from __future__ import annotations
@@ -19,22 +19,12 @@ from ...broker.clock import Timer
 from ...broker.errors import BrokerError, Condition
 from ...broker.message.message import Message, parse_message, split_batch
 from ...conditions.engine import Conditions
-from ...conditions.fault_table import Fault, FaultKind, FaultOperation, FaultTable
+from ...conditions.faults import FaultOperation
 from ...conditions.strikes import Attempt, Discharge, Effect, Strike
 from ..link_context import LinkContext
 from ..nodes.requests import Request
 from ..wire.engine import AttachRequest, Pointer, read_attach
 from ..wire.link import Done
-
-_FAULT_EFFECTS: Final[Mapping[FaultKind, Effect]] = {
-    FaultKind.SERVER_BUSY: Effect.REFUSE,
-    FaultKind.DROPPED_LINK: Effect.DETACH,
-    FaultKind.DROPPED_CONNECTION: Effect.CUT,
-    FaultKind.LOST_LOCK: Effect.LOSE_LOCK,
-    FaultKind.DELAYED_CONFIRMATION: Effect.DELAY,
-    FaultKind.MISSING_CONFIRMATION: Effect.FORGET,
-}
-
 
 _NOTED: Final[Mapping[FaultOperation | Discharge, str]] = {
     FaultOperation.SEND: "send",
@@ -52,7 +42,6 @@ def _one() -> int:
 class InjectionPoint:
     """Where faults are injected: a link (without `pointer` the management node) to `address` on a connection."""
 
-    table: FaultTable
     conditions: Conditions
     connection: LinkContext
     pointer: Pointer | None
@@ -109,11 +98,7 @@ class InjectionPoint:
         watch = self.connection.watch
         if watch is not None and self.pointer is not None:
             watch.used(self.pointer)
-        if isinstance(operation, FaultOperation):
-            fault = self.table.next_fault(self.address, operation)
-            if fault is not None:
-                return self._strike_of(fault)
-        if not self.conditions.are_on:
+        if not self.conditions.are_set:
             return None
         return self.conditions.strike(
             Attempt(
@@ -132,11 +117,6 @@ class InjectionPoint:
     def name_of_link(self) -> str:
         """The link as the service's texts name it."""
         return "" if self.pointer is None else self.connection.tracker.name_of_link(read_attach(self.pointer).name)
-
-    def _strike_of(self, fault: Fault) -> Strike:
-        effect = _FAULT_EFFECTS[fault.kind]
-        error = service_errors.throttled(self.connection.broker.name) if effect is Effect.REFUSE else None
-        return Strike(effect, error, fault.delay_ms, cause=f"the fault '{fault.kind.value}'")
 
     def may_receive(self) -> bool:
         """Whether a client that gives credit gets messages; credit can't be rejected: a busy server detaches."""

@@ -11,7 +11,7 @@ from typing import Final
 from ...broker import service_errors
 from ...broker.api import Abandon, Delivery, Outcome, Release, RunDone, alone
 from ...broker.clock import Timer
-from ...conditions.fault_table import FaultOperation
+from ...conditions.faults import FaultOperation
 from ...conditions.strikes import Effect
 from ..links.credit import Step
 from ..links.message_sessions import MessageSessionLink

@@ -8,7 +8,7 @@ from contextlib import suppress
 from ...broker.api import TransactionRef
 from ...broker.errors import BrokerError
 from ...broker.message.message import split_batch
-from ...conditions.fault_table import FaultOperation
+from ...conditions.faults import FaultOperation
 from ...conditions.strikes import Discharge, Effect
 from ..wire.link import Done
 from .point import EFFECTS, InjectionPoint

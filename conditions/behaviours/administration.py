@@ -16,7 +16,7 @@ from ...broker.errors import BrokerError
 from ...broker.service_errors import not_found
 from .. import texts
 from ..behaviour import Behaviour, Circumstances, Parameter, Row, key_of, share
-from ..fault_table import FaultOperation
+from ..faults import FaultOperation
 from ..strikes import AdminRefusal, AdminRequest, Attempt, Effect, Strike
 
 TOPIC: Final = "Administration"

@@ -14,7 +14,7 @@ from typing import Final
 from ...broker.clock import Timer
 from .. import texts
 from ..behaviour import Behaviour, Circumstances, Parameter, Row, key_of
-from ..fault_table import FaultOperation
+from ..faults import FaultOperation
 from ..network import Connection
 from ..strikes import Attempt, Effect, Strike
 

@@ -14,7 +14,7 @@ from ...broker import service_errors
 from ...broker.errors import BrokerError
 from .. import texts
 from ..behaviour import Behaviour, Parameter, Row, key_of, share
-from ..fault_table import FaultOperation
+from ..faults import FaultOperation
 from ..network import Link
 from ..strikes import AdminRequest, Attempt, Effect, Strike
 

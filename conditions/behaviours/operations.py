@@ -14,7 +14,7 @@ from typing import Final
 from ...broker.errors import BrokerError
 from .. import texts
 from ..behaviour import Behaviour, Parameter, Row, key_of, share
-from ..fault_table import FaultOperation
+from ..faults import FaultOperation
 from ..strikes import Attempt, Effect, Strike
 
 TROUBLE, TWICE, RECEIVING, PEEKS = "Moves and trouble", "Twice, late, lost", "Receiving", "Peeks"

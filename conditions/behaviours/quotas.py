@@ -13,7 +13,7 @@ from ...broker import service_errors
 from ...broker.errors import BrokerError
 from ...broker.model.descriptions import TopicDescription
 from ..behaviour import Behaviour, Circumstances, Parameter, Row, key_of, share
-from ..fault_table import FaultOperation
+from ..faults import FaultOperation
 from ..network import Link
 from ..strikes import Attempt, Effect, Strike
 

@@ -11,7 +11,7 @@ from ...broker.api import Outage, OutageKind
 from ...broker.errors import BrokerError
 from .. import texts
 from ..behaviour import Behaviour, Parameter, Row, key_of, share
-from ..fault_table import FaultOperation
+from ..faults import FaultOperation
 from ..strikes import Attempt, Effect, Strike
 
 ALLOTTED_MS: Final = 8_000

@@ -13,7 +13,7 @@ from ...broker.errors import BrokerError
 from ...broker.model.descriptions import TopicDescription
 from .. import texts
 from ..behaviour import Behaviour, Parameter, Row, key_of, share
-from ..fault_table import FaultOperation
+from ..faults import FaultOperation
 from ..strikes import AdminRefusal, AdminRequest, Attempt, Effect, Strike
 
 TOPIC: Final = "Throttling"

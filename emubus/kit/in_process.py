@@ -42,7 +42,7 @@ from ..broker.model.descriptions import (
 from ..broker.model.profiles import Profile, defaults_of
 from ..broker.names import SnapshotName
 from ..conditions.behaviour import Value
-from ..conditions.fault_table import Fault, FaultKind, FaultOperation
+from ..conditions.faults import Fault, FaultKind, FaultOperation
 from ..config import Auth, Config, Durability, Tls, load_config
 from ..server import Server
 from ..tls import ca_file
@@ -251,16 +251,16 @@ class EmubusServer(ConditionVerbs):
         delay_ms: int = 0,
     ) -> Fault:
         """Inject a fault into operations of clients on an entity, or on any: `count` times or until `clear_faults`."""
-        table = self._server.amqp.faults.table
+        conditions = self._server.amqp.conditions
         return self.call(
-            lambda: table.add(
+            lambda: conditions.set_fault(
                 kind, entity=entity, operations=operations, count=count, probability=probability, delay_ms=delay_ms
             )
         )
 
     def clear_faults(self) -> int:
         """Clear all faults; returns how many were set."""
-        return self.call(self._server.amqp.faults.table.clear)
+        return self.call(self._server.amqp.conditions.clear_faults)
 
     def start_condition(
         self,

@@ -27,7 +27,7 @@ from ..broker.model.catalog import Description, path_of
 from ..broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from ..broker.names import SnapshotName
 from ..conditions.behaviour import Value
-from ..conditions.fault_table import Fault, FaultKind, FaultOperation
+from ..conditions.faults import Fault, FaultKind, FaultOperation
 from ..web.atom.entries import entity_entry, named_entry, rule_entry
 from ..web.atom.feeds import ENTRY_TYPE
 from ..web.control import ROOT

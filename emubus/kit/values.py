@@ -12,7 +12,7 @@ from datetime import timedelta
 from ..broker.admin.overview import Route
 from ..broker.names import SnapshotName
 from ..conditions.condition import Planned, Struck
-from ..conditions.fault_table import Fault, FaultKind, FaultOperation
+from ..conditions.faults import Fault, FaultKind, FaultOperation
 from ..web.services import Snapshot
 from .answers import Answer
 from .conditions import ConditionReport

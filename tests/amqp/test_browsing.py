@@ -16,7 +16,7 @@ from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.codec.encode import encode, encode_described
 from emubus.codec.types import Described, Symbol, Timestamp, Ubyte, Uint, Ulong
-from emubus.conditions.fault_table import FaultKind, FaultOperation
+from emubus.conditions.faults import FaultKind, FaultOperation
 
 from ..broker.namespace import open_broker
 from .asking import sections
@@ -216,22 +216,24 @@ async def test_faults_of_receiving_strike_who_browses_too(
     looking: Looking, kind: FaultKind, condition: Condition
 ) -> None:
     await looking.send(*NAMES)
-    table = Faults([looking.wire.server.context], looking.wire.state.conditions).table
+    table = looking.wire.state.conditions
+    Faults([looking.wire.server.context], table)
     looking.browse()
-    table.add(kind, operations=[FaultOperation.RECEIVE])
+    table.set_fault(kind, operations=[FaultOperation.RECEIVE])
     looking.wire.flow(0, 10)
     (detach,) = await looking.frames(DETACH)
     assert detach.fields[2].value[0] == condition.value
     looking.browse(handle=1)
-    table.clear()
+    table.clear_faults()
     looking.wire.flow(1, 10)
     assert bodies(await looking.frames(TRANSFER, TRANSFER, TRANSFER)) == list(NAMES)
 
 
 async def test_a_fault_cuts_the_connection_of_who_browses(looking: Looking) -> None:
-    table = Faults([looking.wire.server.context], looking.wire.state.conditions).table
+    table = looking.wire.state.conditions
+    Faults([looking.wire.server.context], table)
     looking.browse()
-    table.add(FaultKind.DROPPED_CONNECTION, operations=[FaultOperation.RECEIVE], count=1)
+    table.set_fault(FaultKind.DROPPED_CONNECTION, operations=[FaultOperation.RECEIVE], count=1)
     looking.wire.flow(0, 10)
     await looking.nothing()
     assert looking.wire.socket.closed

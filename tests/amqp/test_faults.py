@@ -16,7 +16,8 @@ from emubus.broker.api import Abandon
 from emubus.broker.errors import Condition
 from emubus.broker.service_errors import throttled
 from emubus.codec.types import Symbol, Uint
-from emubus.conditions.fault_table import FaultKind, FaultOperation, FaultTable
+from emubus.conditions.engine import Conditions
+from emubus.conditions.faults import FaultKind, FaultOperation
 
 from ..tracking import untracked
 from .fakes import FakeQueue
@@ -120,9 +121,9 @@ async def test_connections_are_cut_where_they_have_a_link_to_the_entity(wire: Wi
 
 
 @pytest.fixture
-def table(wire: Wire) -> FaultTable:
+def table(wire: Wire) -> Conditions:
     """The faults of a server whose one connection is the wire."""
-    return wire.state.faults.table
+    return wire.state.conditions
 
 
 def conditions(frames: list[Frame]) -> list[str]:
@@ -136,9 +137,9 @@ def conditions(frames: list[Frame]) -> list[str]:
     return found
 
 
-async def test_a_send_to_a_busy_server_is_rejected_and_nothing_is_sent(wire: Wire, table: FaultTable) -> None:
+async def test_a_send_to_a_busy_server_is_rejected_and_nothing_is_sent(wire: Wire, table: Conditions) -> None:
     wire.attach_sender()
-    table.add(FaultKind.SERVER_BUSY, entity="q", count=1)
+    table.set_fault(FaultKind.SERVER_BUSY, entity="q", count=1)
     for body in (b"1", b"2"):
         wire.write(wire.transfer(body))
     frames = await wire.turn()
@@ -146,12 +147,12 @@ async def test_a_send_to_a_busy_server_is_rejected_and_nothing_is_sent(wire: Wir
     assert wire.broker.q.sent == [(b"2", False)]
 
 
-async def test_without_faults_nothing_stands_between_a_link_and_the_broker(wire: Wire, table: FaultTable) -> None:
+async def test_without_faults_nothing_stands_between_a_link_and_the_broker(wire: Wire, table: Conditions) -> None:
     wire.attach_sender()
     wire.attach_receiver(handle=1, credit=2)
-    table.add(FaultKind.SERVER_BUSY, count=1)
+    table.set_fault(FaultKind.SERVER_BUSY, count=1)
     assert [type(each) for each in taps(wire)] == [FaultySending, FaultyReceiving]
-    table.clear()
+    table.clear_faults()
     assert taps(wire) == [None, None]
 
 
@@ -162,26 +163,26 @@ def taps(wire: Wire) -> list[object]:
 
 
 async def test_a_delayed_confirmation_comes_with_the_clock_and_a_missing_one_never(
-    wire: Wire, table: FaultTable
+    wire: Wire, table: Conditions
 ) -> None:
     wire.attach_sender()
-    table.add(FaultKind.DELAYED_CONFIRMATION, delay_ms=5_000, count=1)
+    table.set_fault(FaultKind.DELAYED_CONFIRMATION, delay_ms=5_000, count=1)
     wire.write(wire.transfer(b"late"))
     assert await wire.turn() == []
     assert wire.broker.q.sent == [(b"late", False)]
     wire.clock.advance(5_000)
     assert conditions(await wire.turn()) == [""]
-    table.add(FaultKind.MISSING_CONFIRMATION, count=1)
+    table.set_fault(FaultKind.MISSING_CONFIRMATION, count=1)
     wire.write(wire.transfer(b"never"))
     assert await wire.turn(20) == []
     assert len(wire.broker.q.sent) == 2
 
 
-async def test_a_lost_lock_is_abandoned_and_the_settlement_refused(wire: Wire, table: FaultTable) -> None:
+async def test_a_lost_lock_is_abandoned_and_the_settlement_refused(wire: Wire, table: Conditions) -> None:
     wire.attach_receiver(credit=1)
     wire.broker.q.put(b"m")
     await wire.turn()
-    table.add(FaultKind.LOST_LOCK, count=1)
+    table.set_fault(FaultKind.LOST_LOCK, count=1)
     wire.dispose(accepted, 0)
     assert conditions(await wire.turn()) == ["com.microsoft:message-lock-lost"]
     assert [type(outcome) for _, outcome in wire.broker.q.settled] == [Abandon]
@@ -192,13 +193,13 @@ async def test_a_lost_lock_is_abandoned_and_the_settlement_refused(wire: Wire, t
     [(FaultKind.SERVER_BUSY, "com.microsoft:server-busy"), (FaultKind.DROPPED_LINK, "amqp:link:detach-forced")],
 )
 async def test_credit_and_attaches_are_refused_by_a_detach(
-    wire: Wire, table: FaultTable, kind: FaultKind, condition: str
+    wire: Wire, table: Conditions, kind: FaultKind, condition: str
 ) -> None:
-    table.add(kind, operations=[FaultOperation.RECEIVE], count=1)
+    table.set_fault(kind, operations=[FaultOperation.RECEIVE], count=1)
     wire.attach_receiver(credit=2)
     (detach,) = await wire.turn()
     assert (detach.code, conditions([detach])) == (DETACH, [condition])
-    table.add(kind, operations=[FaultOperation.ATTACH], count=1)
+    table.set_fault(kind, operations=[FaultOperation.ATTACH], count=1)
     attach, detach = wire.attach_sender(handle=1)
     assert (attach.code, conditions([detach])) == (ATTACH, [condition])
     assert wire.attach_sender(handle=2, name="again")[0].code == ATTACH
@@ -206,13 +207,13 @@ async def test_credit_and_attaches_are_refused_by_a_detach(
 
 @pytest.mark.parametrize("operation", list(FaultOperation)[:4])
 async def test_a_dropped_connection_is_cut_without_a_word(
-    wire: Wire, table: FaultTable, operation: FaultOperation
+    wire: Wire, table: Conditions, operation: FaultOperation
 ) -> None:
     wire.broker.q.put(b"m")
     wire.attach_receiver(credit=1)
     wire.attach_sender(handle=1)
     await wire.turn()
-    table.add(FaultKind.DROPPED_CONNECTION, operations=[operation])
+    table.set_fault(FaultKind.DROPPED_CONNECTION, operations=[operation])
     doings: dict[FaultOperation, Callable[[], object]] = {
         FaultOperation.ATTACH: lambda: wire.attach_sender(handle=2, name="new"),
         FaultOperation.SEND: lambda: wire.write(wire.transfer(b"x", handle=1)),

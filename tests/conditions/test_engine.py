@@ -9,7 +9,7 @@ import pytest
 
 from emubus.conditions.behaviour import Way
 from emubus.conditions.chance import Stream, fraction
-from emubus.conditions.fault_table import FaultKind
+from emubus.conditions.faults import FaultKind
 from emubus.conditions.presets import PRESETS
 from emubus.conditions.table import BEHAVIOURS, TABLE, read_values
 from emubus.testing import (

@@ -80,7 +80,7 @@ def state(server: EmubusServer) -> object:
         return (
             entities,
             [each.outage for each in broker.namespace.workers],
-            running.amqp.faults.table.list(),
+            running.amqp.conditions.faults(),
             running.amqp.conditions.list(),
             running.snapshots.list(),
             server.clock.is_frozen,

@@ -26,7 +26,7 @@ from emubus.broker.instants import CLOCK_MS_MAX
 from emubus.broker.model.profiles import LIMITS, Profile
 from emubus.broker.names import TemplateName
 from emubus.commands.table import COMMANDS
-from emubus.conditions.fault_table import FaultKind
+from emubus.conditions.faults import FaultKind
 from emubus.config_file.cursor import ConfigFileError
 from emubus.config_file.properties import QUEUE_PROPERTIES
 from emubus.config_file.reading import parse_config

@@ -12,7 +12,7 @@ from emubus.broker.model.descriptions import QueueDescription
 from emubus.codec.encode import encode, encode_described
 from emubus.codec.types import Array, Ulong
 from emubus.conditions.engine import Conditions
-from emubus.conditions.fault_table import FaultKind, FaultOperation, FaultTable
+from emubus.conditions.faults import FaultKind, FaultOperation
 from emubus.story.ring import Story
 from emubus.story.search import Sought, search
 from emubus.story.tracing import TraceEvent, trace_event
@@ -57,8 +57,8 @@ def on(wire: Wire) -> Conditions:
 
 
 @pytest.fixture
-def table(wire: Wire) -> FaultTable:
-    return wire.state.faults.table
+def table(wire: Wire) -> Conditions:
+    return wire.state.conditions
 
 
 def events_of(story: Story, **sought: object) -> list[TraceEvent]:
@@ -78,9 +78,9 @@ async def locked(wire: Wire, broker: Broker) -> bytes:
 
 
 async def test_a_send_that_a_fault_refuses_is_in_the_story_before_the_one_that_succeeds(
-    wire: Wire, table: FaultTable, story: Story
+    wire: Wire, table: Conditions, story: Story
 ) -> None:
-    table.add(FaultKind.SERVER_BUSY, entity="parts", operations=(FaultOperation.SEND,), count=1)
+    table.set_fault(FaultKind.SERVER_BUSY, entity="parts", operations=(FaultOperation.SEND,), count=1)
     wire.attach_sender("parts")
     for _ in range(2):
         wire.write(wire.transfer(encoded(id="a")))
@@ -157,11 +157,11 @@ async def test_a_lost_settlement_is_in_the_story_of_its_message(
     ],
 )
 async def test_requests_with_lock_tokens_are_struck_as_settlements_and_renewals(
-    wire: Wire, broker: Broker, table: FaultTable, story: Story, operation: str, more: dict[str, object], what: str
+    wire: Wire, broker: Broker, table: Conditions, story: Story, operation: str, more: dict[str, object], what: str
 ) -> None:
     token = await locked(wire, broker)
     ask = Asker(wire)
-    table.add(FaultKind.LOST_LOCK, count=1)
+    table.set_fault(FaultKind.LOST_LOCK, count=1)
     answer = await ask(operation, {"lock-tokens": Array(0x98, (UUID(bytes_le=token),)), **more})
     assert answer.status == 410
     struck = events_of(story, path="q", sequence_number=1)[2]

@@ -17,7 +17,7 @@ from emubus.broker.model.descriptions import (
     SubscriptionDescription,
     TopicDescription,
 )
-from emubus.conditions.fault_table import FaultKind, FaultOperation
+from emubus.conditions.faults import FaultKind, FaultOperation
 from emubus.testing import EmubusServer
 
 from ..http.control.client import Http

@@ -10,7 +10,7 @@ from typing import Final
 
 from ...broker.amounts import Times
 from ...broker.errors import Condition
-from ...conditions.fault_table import DELAYING, STRIKES, Fault, FaultKind, FaultOperation
+from ...conditions.faults import DELAYING, STRIKES, Fault, FaultKind, FaultOperation
 from ..json_object import JsonObject
 from .endpoints import ControlCall, ControlRefusal, Endpoint
 from .message_json import NUMBER_MAX
@@ -128,7 +128,7 @@ def _fault(fault: Fault) -> dict[str, object]:
 
 
 async def list_faults(call: ControlCall) -> object:
-    return {"faults": [_fault(each) for each in call.services.faults.table.list()]}
+    return {"faults": [_fault(each) for each in call.services.conditions.faults()]}
 
 
 async def add_fault(call: ControlCall) -> object:
@@ -140,7 +140,7 @@ async def add_fault(call: ControlCall) -> object:
         raise ControlRefusal(
             409, f"{kind} can't apply to {', '.join(impossible)}; it applies to {', '.join(STRIKES[kind])}."
         )
-    fault = call.services.faults.table.add(
+    fault = call.services.conditions.set_fault(
         kind,
         entity=body.optional("entity", str),
         operations=operations,
@@ -153,13 +153,13 @@ async def add_fault(call: ControlCall) -> object:
 
 async def clear_fault(call: ControlCall) -> object:
     number = call.path.one("id", int)
-    if not call.services.faults.table.remove(number):
+    if not call.services.conditions.clear_fault(number):
         raise ControlRefusal(404, f"No fault {number} is set; it may have been used up.")
     return {"cleared_count": 1}
 
 
 async def clear_faults(call: ControlCall) -> object:
-    return {"cleared_count": call.services.faults.table.clear()}
+    return {"cleared_count": call.services.conditions.clear_faults()}
 
 
 async def list_connections(call: ControlCall) -> object:

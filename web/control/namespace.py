@@ -155,7 +155,7 @@ async def reset(call: ControlCall) -> object:
     if call.body["to"] == "empty":
         return {"message_count": broker.maintenance.purge(None)}
     if call.body["to"] == "start":
-        call.services.faults.table.clear()
+        call.services.conditions.clear_faults()
         call.services.conditions.end_all()
         return {"message_count": broker.maintenance.start_over()}
     return {"message_count": broker.maintenance.reset()}

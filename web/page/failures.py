@@ -16,9 +16,9 @@ from ...broker.amounts import Period, Seed, Span, Times
 from ...broker.api import OutageKind
 from ...broker.errors import BrokerError
 from ...broker.names import SnapshotName
-from ...conditions.fault_table import STRIKES, FaultKind, FaultOperation
+from ...conditions.faults import STRIKES, FaultKind, FaultOperation
 from ...conditions.presets import PRESETS
-from ...conditions.table import TABLE
+from ...conditions.table import BEHAVIOURS
 from .entity import set_outage
 from .flashes import Flash
 from .forms import REFUSALS, Failed, Form, FormError, query_form, read_form
@@ -50,7 +50,7 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None) -
         live_path=address("failures"),
         running=running(site),
         presets=[(each.name, each.about) for each in PRESETS.values()],
-        behaviours=[(row.name, row.about) for row in TABLE if row.make is not None],
+        behaviours=[(row.name, row.about) for row in BEHAVIOURS.values()],
         fault_kinds=[(each.value, ", ".join(STRIKES[each])) for each in FaultKind],
         operations=["all", *FaultOperation],
         outage_kinds=list(OutageKind),
@@ -62,8 +62,8 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None) -
 def running(site: Site) -> list[Running]:
     """Everything that is on, conditions first."""
     found: list[Running] = []
-    now = site.services.clock.now_ms()
-    for each in site.services.conditions.list():
+    conditions, now = site.services.conditions, site.services.clock.now_ms()
+    for each in conditions.list():
         left = [] if each.left is None else [f"{each.left} more times"]
         left += [] if each.ends_at is None else [f"{max(0, each.ends_at - now) / 1000:.0f} s more"]
         struck = [f"{strike.behaviour}: {strike.what} ({strike.scope})" for strike in each.struck]
@@ -78,12 +78,21 @@ def running(site: Site) -> list[Running]:
                 struck[-STRUCK_SHOWN_MAX:],
             )
         )
-    for fault in site.services.faults.table.list():
+    for fault in conditions.faults():
         chance = "" if fault.probability >= 1 else f", with probability {fault.probability:g}"
         ends = "until it is ended" if fault.left is None else f"{fault.left} more times"
         name = f"{fault.kind.value} of {', '.join(fault.operations)}"
+        struck = [f"{each.what} ({each.scope})" for each in conditions.struck_by_fault(fault.number)]
         found.append(
-            Running("fault", name, fault.entity or "all", ends + chance, fault.hit_count, ("fault", str(fault.number)))
+            Running(
+                "fault",
+                name,
+                fault.entity or "all",
+                ends + chance,
+                fault.hit_count,
+                ("fault", str(fault.number)),
+                struck,
+            )
         )
     for store in figures.stores(site.broker.namespace):
         if store.outage is not None:
@@ -110,7 +119,7 @@ def _entity(site: Site, form: Form) -> str | None:
 
 
 def _begin_condition(site: Site, form: Form) -> str:
-    known = [*PRESETS, *(row.name for row in TABLE if row.make is not None)]
+    known = [*PRESETS, *BEHAVIOURS]
     name = form.choice("name", "Condition", known)
     condition = site.services.conditions.start(
         name,
@@ -125,7 +134,7 @@ def _begin_condition(site: Site, form: Form) -> str:
 def _begin_fault(site: Site, form: Form) -> str:
     kind = FaultKind(form.choice("kind", "Fault", list(FaultKind)))
     operation = form.choice("operation", "Operation", ["all", *FaultOperation])
-    fault = site.services.faults.table.add(
+    fault = site.services.conditions.set_fault(
         kind,
         entity=_entity(site, form),
         operations=() if operation == "all" else (FaultOperation(operation),),
@@ -140,9 +149,10 @@ async def end(site: Site, request: web.Request) -> web.Response:
     form = await read_form(request)
     kind = form.choice("kind", "What", ("condition", "fault", "store"))
     number = form.number("number", "Number", 0, NUMBER_MAX)
+    conditions = site.services.conditions
     if kind == "store":
         site.broker.outages.end(number)
-    elif not (site.services.conditions.end if kind == "condition" else site.services.faults.table.remove)(number):
+    elif not (conditions.end if kind == "condition" else conditions.clear_fault)(number):
         raise FormError(f"There is no {kind} {number}; it may have ended.", status=404)
     return site.redirect(
         address("failures"), Flash(f"Ended: {'outage of ' if kind == 'store' else ''}{kind} {number}.")

@@ -17,7 +17,7 @@ from azure.servicebus.exceptions import (
     SessionLockLostError,
 )
 
-from emubus.conditions.fault_table import STRIKES
+from emubus.conditions.faults import STRIKES
 from emubus.testing import EmubusServer
 
 from .client import Http

@@ -18,7 +18,7 @@ import pytest
 
 from emubus.broker.api import OutageKind
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.conditions.fault_table import FaultKind, FaultOperation
+from emubus.conditions.faults import FaultKind, FaultOperation
 from emubus.spark_connector.errors import Code, ConnectorError
 
 from .kit import Rig, in_task, texts

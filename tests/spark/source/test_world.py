@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from emubus.broker.api import OutageKind
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.names import SnapshotName
-from emubus.conditions.fault_table import FaultKind, FaultOperation
+from emubus.conditions.faults import FaultKind, FaultOperation
 from emubus.spark_connector.errors import Code, ConnectorError
 from emubus.spark_connector.source.stream import StreamReader
 from emubus.testing import EmubusServer
