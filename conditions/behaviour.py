@@ -217,12 +217,12 @@ class Behaviour:
     def delivered(self, address: str, count: int, link: Callable[[], str]) -> None:
         """A client got messages of an entity over a link."""
 
-    def administer(self, request: AdminRequest) -> AdminRefusal | None:
+    def before_admin(self, request: AdminRequest) -> AdminRefusal | None:
         """The refusal of a request of an administration client."""
         del request
         return None
 
-    def administered(self, request: AdminRequest) -> None:
+    def after_admin(self, request: AdminRequest) -> None:
         """A request of an administration client was granted."""
 
     def totals_shown(self, path: str, totals: Totals) -> Totals:

@@ -374,14 +374,14 @@ class Conditions:
         for each in self._behaviours:
             each.delivered(address, count, link)
 
-    def administer(self, request: AdminRequest) -> AdminRefusal | None:
+    def before_admin(self, request: AdminRequest) -> AdminRefusal | None:
         """The refusal of a request of an administration client; None: it is granted."""
-        return next(_found(each.administer(request) for each in self._behaviours), None)
+        return next(_found(each.before_admin(request) for each in self._behaviours), None)
 
-    def administered(self, request: AdminRequest) -> None:
+    def after_admin(self, request: AdminRequest) -> None:
         """A request of an administration client was granted."""
         for each in self._behaviours:
-            each.administered(request)
+            each.after_admin(request)
 
     def totals_shown(self, path: str, totals: Totals) -> Totals:
         """The counts of an entity that an administration client sees."""

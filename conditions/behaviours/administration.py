@@ -32,7 +32,6 @@ class CountsStale(Behaviour):
         self._samples: dict[str, deque[tuple[int, Totals]]] = {}
 
     def begin(self) -> None:
-        """Take the first sample."""
         self._sample(self.on.started_at)
 
     def totals_shown(self, path: str, totals: Totals) -> Totals:
@@ -68,7 +67,6 @@ class CountsOdd(Behaviour):
     """The count of scheduled messages is wrong by a little, below zero too."""
 
     def totals_shown(self, path: str, totals: Totals) -> Totals:
-        """Shift the count of scheduled messages."""
         if not self.covers(path) or not self.chosen(key_of(path)) or not self.on.record(key_of(path), "odd counts"):
             return totals
         messages = list(totals.messages)
@@ -83,12 +81,11 @@ class CreateNotVisible(Behaviour):
         super().__init__(on)
         self._until: dict[str, int] = {}
 
-    def administered(self, request: AdminRequest) -> None:
-        """Note a new entity."""
+    def after_admin(self, request: AdminRequest) -> None:
         if request.is_create and self.covers(request.path):
             self._until[key_of(request.path)] = self.on.clock.now_ms() + self.number("ms")
 
-    def administer(self, request: AdminRequest) -> AdminRefusal | None:
+    def before_admin(self, request: AdminRequest) -> AdminRefusal | None:
         """Refuse to read an entity, or to create something below it."""
         key = key_of(request.path)
         hidden = [each for each in self._until if (key == each or key.startswith(f"{each}/")) and self._is_hidden(each)]
@@ -110,7 +107,7 @@ class CreateNotVisible(Behaviour):
 class ConflictRunning(Behaviour):
     """Another operation on the entity is under way."""
 
-    def administer(self, request: AdminRequest) -> AdminRefusal | None:
+    def before_admin(self, request: AdminRequest) -> AdminRefusal | None:
         key = key_of(request.path)
         if request.method not in _WRITES or not self.covers(request.path) or not self.chosen(key):
             return None
@@ -124,12 +121,11 @@ class ConflictCleanup(Behaviour):
         super().__init__(on)
         self._until: dict[str, int] = {}
 
-    def administered(self, request: AdminRequest) -> None:
-        """Note a deleted entity."""
+    def after_admin(self, request: AdminRequest) -> None:
         if request.method == "DELETE" and self.covers(request.path):
             self._until[key_of(request.path)] = self.on.clock.now_ms() + self.number("ms")
 
-    def administer(self, request: AdminRequest) -> AdminRefusal | None:
+    def before_admin(self, request: AdminRequest) -> AdminRefusal | None:
         key = key_of(request.path)
         if not request.is_create or self.on.clock.now_ms() >= self._until.get(key, 0):
             return None
@@ -139,8 +135,7 @@ class ConflictCleanup(Behaviour):
 class Admin500Done(Behaviour):
     """A write fails, and yet it is done."""
 
-    def administer(self, request: AdminRequest) -> AdminRefusal | None:
-        """Do a write, and say that it failed."""
+    def before_admin(self, request: AdminRequest) -> AdminRefusal | None:
         key = key_of(request.path)
         if request.method not in _WRITES or not self.covers(request.path) or not self.chosen(key):
             return None
@@ -157,12 +152,11 @@ class AdminLimited(Behaviour):
         self._until: dict[str, int] = {}
 
     def totals_shown(self, path: str, totals: Totals) -> Totals:
-        """Say that not all counts are known."""
         if not self.covers(path) or not self.on.record(key_of(path), "limited"):
             return totals
         return replace(totals, is_limited=True)
 
-    def administer(self, request: AdminRequest) -> AdminRefusal | None:
+    def before_admin(self, request: AdminRequest) -> AdminRefusal | None:
         """Refuse a write; the next one meets what the first has left behind."""
         key, now = key_of(request.path), self.on.clock.now_ms()
         if request.method not in _WRITES or not self.covers(request.path):
@@ -186,7 +180,6 @@ class RuleLate(Behaviour):
         self._held_count = 0
 
     def holds_rules(self, path: str, use: Callable[[], None]) -> bool:
-        """Keep a change back."""
         if not self.covers(path) or not self.on.record(key_of(path), "rules late"):
             return False
         self._held_count += 1
@@ -195,7 +188,6 @@ class RuleLate(Behaviour):
         return True
 
     def end(self) -> None:
-        """Use all changes, in their order."""
         super().end()
         for number in list(self._held):
             self._use(number)
@@ -212,7 +204,6 @@ class Rule500(Behaviour):
         self._until: dict[str, int] = {}
 
     def strike(self, attempt: Attempt) -> Strike | None:
-        """Note a removal of nothing; refuse to add a rule."""
         if attempt.operation is not FaultOperation.REQUEST or not self.covers(attempt.address):
             return None
         key, now = key_of(attempt.address), self.on.clock.now_ms()

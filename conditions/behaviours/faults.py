@@ -60,14 +60,12 @@ class InjectedFault(ByChance):
         return self.number("delay_ms") if self.kind in DELAYING else 0
 
     def applies(self, attempt: Attempt) -> bool:
-        """Operations that the test chose."""
         return attempt.operation in self.operations
 
     def effect(self, attempt: Attempt) -> Strike:
-        """Do what its kind does."""
         del attempt
         effect, _, _ = _KINDS[self.kind]
-        refusal = service_errors.throttled(self.on.broker.namespace) if effect is Effect.REFUSE else None
+        refusal = service_errors.throttled(self.on.broker.name) if effect is Effect.REFUSE else None
         return Strike(effect, refusal, self.late_ms)
 
 

@@ -88,7 +88,6 @@ class DueLate(Behaviour):
     is_activation = False
 
     def due_late_ms(self, path: str, *, is_activation: bool) -> int:
-        """Let one kind wait."""
         return self.number("ms") if is_activation is self.is_activation and self.covers(path) else 0
 
 
@@ -108,7 +107,6 @@ class AgedLock(Behaviour):
     delays = True
 
     def lock_cut(self, path: str) -> LockCut | None:
-        """Let the locks end earlier, and say so."""
         scope = key_of(path)
         if not self.covers(path) or not self.chosen(scope):
             return None
@@ -132,7 +130,6 @@ class ForeignCache(Behaviour):
     """Each connection's front end takes more messages of a partitioned entity than its client wants, and keeps them."""
 
     def cache_max(self, address: str) -> int:
-        """Take more."""
         scope = key_of(address)
         entity = self.on.broker.namespace.entity(scope)
         if entity is None or len(entity.partitions) < 2 or not self.covers(address) or not self.chosen(scope):

@@ -68,7 +68,6 @@ class BrokerMove(Refusing):
             self.at(at_ms, partial(self._move, entity.path, at_ms, away_ms))
 
     def strike(self, attempt: Attempt) -> Strike | None:
-        """Refuse an attach to an entity that has no broker."""
         if attempt.operation is not FaultOperation.ATTACH:
             return None
         scope = key_of(attempt.address)
@@ -77,7 +76,6 @@ class BrokerMove(Refusing):
         return Strike(Effect.REFUSE, self.refusal(scope)) if self.on.record(scope, "attach refused") else None
 
     def end(self) -> None:
-        """Every entity has a broker again."""
         super().end()
         self.on.shared.away_until.clear()
 
@@ -106,8 +104,7 @@ class EntityChanged(Behaviour):
     def begin(self) -> None:
         self._detach()
 
-    def administered(self, request: AdminRequest) -> None:
-        """Detach the links of an entity that was updated."""
+    def after_admin(self, request: AdminRequest) -> None:
         if request.method == "PUT" and not request.is_create and self.covers(request.path):
             self._detach(key_of(request.path))
 
@@ -178,7 +175,6 @@ class RegionFailover(Behaviour):
             self._losing = asyncio.get_running_loop().create_task(on.broker.maintenance.lose_since(since))
 
     def accepts(self, connection: int) -> bool:
-        """Reset new connections until the other region answers."""
         if self.on.clock.now_ms() >= self._until_at:
             return True
         return not self.on.record("namespace", f"connection {connection} refused")
@@ -188,7 +184,6 @@ class PhantomNotFound(Behaviour):
     """Metadata is in trouble: an entity that exists can't be found for a time."""
 
     def begin(self) -> None:
-        """Choose the one entity, if it is one only."""
         self._only: str | None = None
         if self.word("entities") == "one":
             keys = sorted(key_of(each.path) for each in self.on.broker.namespace.entities() if self.covers(each.path))

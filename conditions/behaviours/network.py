@@ -25,7 +25,6 @@ class Firewall(Behaviour):
     """A firewall rule forbids clients."""
 
     def opening(self) -> BrokerError | None:
-        """Refuse a share of the connections."""
         if not self.chosen("namespace") or not self.on.record("namespace", "connection refused"):
             return None
         return texts.address_refused()
@@ -35,7 +34,6 @@ class Refuse(Behaviour):
     """Nobody listens."""
 
     def accepts(self, connection: int) -> bool:
-        """Reset a share of the new connections."""
         scope = "namespace"
         return not self.chosen(scope) or not self.on.record(scope, f"connection {connection} refused")
 
@@ -44,7 +42,6 @@ class TlsFails(Behaviour):
     """The TLS handshake fails."""
 
     def handshake(self) -> TlsFailure | None:
-        """Let the handshakes of a share of the connections fail."""
         how, scope = TlsFailure(self.word("how")), "namespace"
         return how if self.chosen(scope) and self.on.record(scope, f"TLS handshake fails: {how}") else None
 
@@ -95,7 +92,6 @@ class Carrying(OnConnections):
         return self._met.get(number, False)
 
     def end(self) -> None:
-        """Let bytes that are held pass at once."""
         super().end()
         for connection in self.on.network.connections():
             if self._met.get(connection.number):
@@ -125,7 +121,6 @@ class Bandwidth(Carrying):
         self._free_at: dict[tuple[int, bool], float] = {}
 
     def delay_ms(self, passing: Passing) -> int:
-        """The time until the bytes before have passed, and these."""
         if not self.meets(passing.connection, "narrow"):
             return 0
         now, key = self.on.clock.now_ms(), (passing.connection, passing.inward)
@@ -149,7 +144,6 @@ class HalfOpen(Carrying):
         self.on.plan(until_at, "bytes pass again")
 
     def delay_ms(self, passing: Passing) -> int:
-        """The time until bytes pass again."""
         left_ms = self.on.started_at + self.number("ms") - self.on.clock.now_ms()
         if left_ms <= 0:
             return 0
@@ -163,7 +157,6 @@ class CutInTransfer(OnConnections):
     """A connection is reset in the middle of a transfer."""
 
     def cut_at(self, passing: Passing) -> int | None:
-        """Cut a transfer that begins in these bytes."""
         if passing.inward is not (self.word("direction") == "in") or not self.is_reached(passing.connection):
             return None
         for start, size in passing.transfers:
@@ -181,7 +174,6 @@ class WebsocketCut(Idling):
     """A proxy cuts WebSockets, at an age or when nothing comes over them."""
 
     def ends(self) -> Iterator[End]:
-        """The connections over WebSockets."""
         for each in self.on.network.connections():
             if each.is_websocket:
                 since = each.heard_at if self.word("idle_only") == "yes" else each.opened_at

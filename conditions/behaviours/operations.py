@@ -30,7 +30,6 @@ class ByChance(Behaviour, ABC):
     """Of requests, these only; empty: any."""
 
     def strike(self, attempt: Attempt) -> Strike | None:
-        """Strike an operation, or let it pass."""
         if attempt.operation not in self.OPERATIONS or not self.covers(attempt.address):
             return None
         if self.REQUESTS and attempt.request not in self.REQUESTS:
@@ -153,7 +152,6 @@ class Trickle(ByChance):
     OPERATIONS = (RECEIVE,)
 
     def effect(self, attempt: Attempt) -> Strike:
-        """One message now, the next one after the gap."""
         del attempt
         return Strike(Effect.LIMIT, count=1, delay_ms=self.number("gap_ms"))
 
@@ -175,7 +173,6 @@ class PeekPartitionEnd(ByChance):
     REQUESTS = ("peek-message",)
 
     def applies(self, attempt: Attempt) -> bool:
-        """Peeks of partitioned entities that ask for more."""
         entity = self.on.broker.namespace.entity(key_of(attempt.address))
         return entity is not None and len(entity.partitions) > 1 and attempt.count() > self.number("per_reply")
 
@@ -191,7 +188,6 @@ class PeekShort(ByChance):
     REQUESTS = ("peek-message",)
 
     def applies(self, attempt: Attempt) -> bool:
-        """Peeks of more than one message."""
         return attempt.count() > 1
 
     def effect(self, attempt: Attempt) -> Strike:

@@ -50,7 +50,6 @@ class Connections(Behaviour):
     """The namespace may have few connections."""
 
     def opening(self) -> BrokerError | None:
-        """Refuse a connection that is one too many."""
         count = sum(1 for _ in self.on.network.connections())
         if count < self.number("max") or not self.on.record("namespace", "connection refused"):
             return None
@@ -61,7 +60,6 @@ class EntityFull(Behaviour):
     """An entity may hold few bytes."""
 
     def strike(self, attempt: Attempt) -> Strike | None:
-        """Refuse a send to an entity that is full."""
         broker, scope = self.on.broker, key_of(attempt.address)
         if attempt.operation is not FaultOperation.SEND or not self.covers(attempt.address):
             return None
@@ -98,11 +96,9 @@ class NoCredit(Behaviour):
         self._begun: set[tuple[int, str]] = set()
 
     def begin(self) -> None:
-        """Hold the credit of the links that are there."""
         self._hold(is_new=False)
 
     def changed(self) -> None:
-        """Hold the credit of links that are new."""
         self._hold(is_new=True)
 
     def end(self) -> None:

@@ -64,7 +64,6 @@ class EntityAway(Behaviour):
     """A subsystem restarts: nothing is answered, and after a while that it took too long."""
 
     def strike(self, attempt: Attempt) -> Strike | None:
-        """Let an operation wait, and fail."""
         left_ms = self.on.started_at + self.number("ms") - self.on.clock.now_ms()
         scope = key_of(attempt.address)
         if left_ms <= 0 or not scope or not self.covers(attempt.address):

@@ -38,7 +38,6 @@ class ThrottleCredits(Behaviour):
         return Strike(Effect.REFUSE, service_errors.throttled(self.on.broker.name))
 
     def delivered(self, address: str, count: int, link: Callable[[], str]) -> None:
-        """Messages that a receiver got cost a credit each."""
         del link
         if self.covers(address):
             self.on.shared.bucket.use(count)
@@ -80,7 +79,7 @@ class ThrottleCredits(Behaviour):
 class ThrottleAdmin(Behaviour):
     """Requests of administration clients are refused: for want of credits if the condition has them, else by chance."""
 
-    def administer(self, request: AdminRequest) -> AdminRefusal | None:
+    def before_admin(self, request: AdminRequest) -> AdminRefusal | None:
         on = self.on
         if not self._is_struck(request) or not on.record(request.path.lower(), f"{request.method} refused"):
             return None

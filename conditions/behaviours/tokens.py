@@ -32,7 +32,7 @@ class TokenRefused(Behaviour):
             case _:
                 return texts.internal()
 
-    def administer(self, request: AdminRequest) -> AdminRefusal | None:
+    def before_admin(self, request: AdminRequest) -> AdminRefusal | None:
         scope = f"{key_of(request.path)} administration"
         if not self.covers(request.path) or not self.chosen(scope) or not self.on.record(scope, "token refused"):
             return None

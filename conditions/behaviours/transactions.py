@@ -55,7 +55,6 @@ class CoordinatorDetached(Behaviour):
     """The coordinator goes away: its links are detached, and what is open is rolled back."""
 
     def begin(self) -> None:
-        """Detach the links to the coordinator, now and again."""
         self._detach(self.on.started_at)
 
     def _detach(self, at_ms: int) -> None:

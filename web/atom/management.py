@@ -132,11 +132,11 @@ class Management:
         conditions, target = self._services.conditions, call.target
         path = target.address if target.kind not in (ResourceKind.RULES, ResourceKind.RULE) else target.path
         asked = AdminRequest(call.request.method, path or target.path, call.is_create)
-        refusal = conditions.administer(asked)
+        refusal = conditions.before_admin(asked)
         if refusal is not None and not refusal.is_done:
             raise HttpRefusal(refusal.status, refusal.text)
         response = verb(self, call)
-        conditions.administered(asked)
+        conditions.after_admin(asked)
         if refusal is not None:
             raise HttpRefusal(refusal.status, refusal.text)
         return response
