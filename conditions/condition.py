@@ -40,7 +40,7 @@ class Planned:
 
 
 @dataclass(slots=True)
-class Condition:
+class StartedCondition:
     """A condition, or a fault, which is one with a single behaviour and a number among faults.
 
     `ends_at` (Unix ms) and `left` strikes are None if nothing ends it by itself.

@@ -19,8 +19,7 @@ from ..broker.amounts import Period, Seed, Times
 from ..broker.api import Totals
 from ..broker.broker import Broker
 from ..broker.clock import Clock
-from ..broker.errors import BrokerError
-from ..broker.errors import Condition as ErrorCondition
+from ..broker.errors import BrokerError, Condition
 from ..broker.ids import chance
 from .bucket import Bucket
 from .chance import SEED_MAX, Stream
@@ -30,7 +29,7 @@ from .strikes import AdminRefusal, AdminRequest, Attempt, Passing, Strike, TlsFa
 
 if TYPE_CHECKING:
     from .behaviour import Behaviour, Row, Shared, Value
-    from .condition import Condition, Struck
+    from .condition import StartedCondition, Struck
     from .faults import Fault, FaultKind, FaultOperation
 
 CONDITIONS_MAX: Final = 100
@@ -58,9 +57,9 @@ class Conditions:
         self._clock = clock
         self._broker = broker
         self._network = network
-        self._conditions: dict[int, Condition] = {}
-        self._ended: dict[int, Condition] = {}
-        self._faults: dict[int, Condition] = {}
+        self._conditions: dict[int, StartedCondition] = {}
+        self._ended: dict[int, StartedCondition] = {}
+        self._faults: dict[int, StartedCondition] = {}
         self._behaviours: list[Behaviour] = []
         self._last_number = 0
         self._last_fault = 0
@@ -84,11 +83,11 @@ class Conditions:
 
     # ---- on and off
 
-    def list(self) -> list[Condition]:
+    def list(self) -> list[StartedCondition]:
         """The conditions that are on, the oldest first."""
         return list(self._conditions.values())
 
-    def get(self, number: int) -> Condition | None:
+    def get(self, number: int) -> StartedCondition | None:
         """A condition that is on or has ended lately."""
         return self._conditions.get(number) or self._ended.get(number)
 
@@ -104,7 +103,7 @@ class Conditions:
         duration_ms: int | None = None,
         count: int | None = None,
         values: Mapping[str, Value] | None = None,
-    ) -> Condition:
+    ) -> StartedCondition:
         """Start a preset or a single behaviour, for a time, for a number of strikes, or until it is ended.
 
         `values` has parameters, of a preset as `behaviour.parameter`. BrokerError: not-found for an unknown name,
@@ -115,8 +114,8 @@ class Conditions:
         duration_ms = None if duration_ms is None else Period(duration_ms, "duration_ms")
         if len(self._conditions) >= CONDITIONS_MAX:
             text = f"At most {CONDITIONS_MAX} conditions can be on at a time."
-            raise BrokerError(ErrorCondition.RESOURCE_LIMIT_EXCEEDED, text)
-        from .condition import Condition  # not needed for the start of a server, as the presets
+            raise BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, text)
+        from .condition import StartedCondition  # not needed for the start of a server, as the presets
         from .presets import PRESETS
 
         found = _behaviours_of(name, values or {})
@@ -126,11 +125,11 @@ class Conditions:
             duration_ms = preset.lasts_ms + entity_count * preset.lasts_ms_per_entity
         self._last_number += 1
         ends_at = None if duration_ms is None else now + duration_ms
-        condition = Condition(self._last_number, name, seed, entity, now, ends_at, left)
+        condition = StartedCondition(self._last_number, name, seed, entity, now, ends_at, left)
         self._begin(condition, found)
         return condition
 
-    def _begin(self, condition: Condition, found: Collection[tuple[Row, Mapping[str, Value]]]) -> None:
+    def _begin(self, condition: StartedCondition, found: Collection[tuple[Row, Mapping[str, Value]]]) -> None:
         from .behaviour import Shared  # not needed for the start of a server
 
         shared, ends_at = Shared(Bucket(self._clock)), condition.ends_at
@@ -153,7 +152,7 @@ class Conditions:
         for each in condition.behaviours:
             each.begin()
 
-    def _kin(self, condition: Condition) -> dict[int, Condition]:
+    def _kin(self, condition: StartedCondition) -> dict[int, StartedCondition]:
         """What is on of its kind: faults or conditions, which have numbers of their own."""
         return self._faults if condition.is_fault else self._conditions
 
@@ -165,7 +164,7 @@ class Conditions:
         self._end(condition)
         return True
 
-    def _end(self, condition: Condition) -> None:
+    def _end(self, condition: StartedCondition) -> None:
         before = self.are_on, self.are_set
         if self._kin(condition).pop(condition.number, None) is None:
             return  # ended before its time or its count was over
@@ -228,39 +227,38 @@ class Conditions:
         resource-limit-exceeded.
         """
         from .behaviours.faults import fault_of, fault_row, fault_values
-        from .condition import Condition, Struck
+        from .condition import StartedCondition, Struck
 
         left = None if count is None else Times(count, "count")
         values = fault_values(kind, probability, delay_ms)
         row = fault_row(kind, operations)
         if len(self._faults) >= FAULTS_MAX:
             text = f"At most {FAULTS_MAX} faults can be set at a time."
-            raise BrokerError(ErrorCondition.RESOURCE_LIMIT_EXCEEDED, text)
+            raise BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, text)
         self._last_fault += 1
         seed, now = int(self._draw() * SEED_MAX), self._clock.now_ms()
         struck = deque[Struck](maxlen=FAULT_STRUCK_MAX)
-        condition = Condition(self._last_fault, kind.value, seed, entity, now, None, left, is_fault=True, struck=struck)
+        condition = StartedCondition(
+            self._last_fault, kind.value, seed, entity, now, None, left, is_fault=True, struck=struck
+        )
         self._begin(condition, [(row, values)])
         return fault_of(condition)
 
     def clear_fault(self, number: int) -> bool:
-        """Clear a fault; False for one that is not set."""
+        """Clear a fault; False for one that is not set, or used up."""
         fault = self._faults.get(number)
-        if fault is None:
+        if fault is None or fault.left == 0:
             return False
         self._end(fault)
         return True
 
     def clear_faults(self) -> int:
-        """Clear all faults; return how many could still strike."""
-        count = sum(each.left != 0 for each in self._faults.values())
-        for number in list(self._faults):
-            self.clear_fault(number)
-        return count
+        """Clear all faults; return their number."""
+        return sum(self.clear_fault(number) for number in list(self._faults))
 
     # ---- behaviours
 
-    def _made(self, condition: Condition, row: Row, values: Mapping[str, Value], shared: Shared) -> Behaviour:
+    def _made(self, condition: StartedCondition, row: Row, values: Mapping[str, Value], shared: Shared) -> Behaviour:
         """A behaviour with chance of its own: its stream depends on seed and name, not on what runs beside it."""
         from .behaviour import Circumstances
         from .condition import Planned
@@ -290,7 +288,7 @@ class Conditions:
             )
         )
 
-    def _struck(self, condition: Condition, behaviour: str, scope: str, what: str, decision: int) -> bool:
+    def _struck(self, condition: StartedCondition, behaviour: str, scope: str, what: str, decision: int) -> bool:
         struck = condition.strike(self._clock.now_ms(), behaviour, scope, what, decision)
         if struck is None:
             return False
@@ -405,12 +403,12 @@ def _behaviours_of(name: str, values: Mapping[str, Value]) -> list[tuple[Row, di
     preset = PRESETS.get(name)
     if preset is None:
         known = ", ".join((*PRESETS, *BEHAVIOURS))
-        raise BrokerError(ErrorCondition.NOT_FOUND, f"There is no condition '{name}'; there are: {known}.")
+        raise BrokerError(Condition.NOT_FOUND, f"There is no condition '{name}'; there are: {known}.")
     given_of: dict[str, dict[str, Value]] = {each: dict(preset.behaviours[each]) for each in preset.behaviours}
     for each, value in values.items():
         behaviour, _, parameter = each.partition(".")
         if behaviour not in given_of:
             text = f"{name} has no '{each}'; parameters are named behaviour.parameter, of: {', '.join(given_of)}."
-            raise BrokerError(ErrorCondition.ARGUMENT_ERROR, text)
+            raise BrokerError(Condition.ARGUMENT_ERROR, text)
         given_of[behaviour][parameter] = value
     return [(BEHAVIOURS[each], read_values(BEHAVIOURS[each], given)) for each, given in given_of.items()]

@@ -13,7 +13,7 @@ from ...broker import service_errors
 from ...broker.amounts import Probability, Span
 from ...broker.errors import BrokerError, Condition
 from ..behaviour import Circumstances, Parameter, Row, Value, Way, share
-from ..condition import Condition as Started
+from ..condition import StartedCondition
 from ..faults import DELAYING, STRIKES, Fault, FaultKind, FaultOperation
 from ..strikes import Attempt, Effect, Strike
 from .operations import ByChance
@@ -69,7 +69,7 @@ class InjectedFault(ByChance):
         return Strike(effect, refusal, self.late_ms)
 
 
-def fault_of(condition: Started) -> Fault:
+def fault_of(condition: StartedCondition) -> Fault:
     """What is known of the fault that a condition is."""
     (behaviour,) = condition.behaviours
     assert isinstance(behaviour, InjectedFault)

@@ -20,7 +20,7 @@ from emubus.broker.model.descriptions import (
 )
 from emubus.codec.types import Symbol
 from emubus.conditions.behaviour import Value
-from emubus.conditions.condition import Condition
+from emubus.conditions.condition import StartedCondition
 from emubus.conditions.engine import Conditions
 
 from ..amqp.asking import sections
@@ -56,7 +56,7 @@ class Setting:
         self.broker: Broker = open_broker(*QUEUES, clock=self.clock)
         self.on = Conditions(self.clock, self.broker, NoClients)
 
-    def start(self, name: str, entity: str = "q", **values: Value) -> Condition:
+    def start(self, name: str, entity: str = "q", **values: Value) -> StartedCondition:
         return self.on.start(name, seed=7, entity=entity, values=values)
 
     async def advance(self, ms: int) -> None:

@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import Final
 
 from ...broker.amounts import Times
-from ...broker.errors import BrokerError
-from ...broker.errors import Condition as ErrorCondition
+from ...broker.errors import BrokerError, Condition
 from ...conditions.behaviour import Parameter, Row, Way
 from ...conditions.chance import SEED_MAX
-from ...conditions.condition import STRUCK_MAX, Condition
+from ...conditions.condition import STRUCK_MAX, StartedCondition
 from ...conditions.engine import Conditions
 from ...conditions.presets import PRESETS
 from ...conditions.table import BEHAVIOURS, TABLE
@@ -202,7 +201,7 @@ ENDED: Final = named(
 _ID: Final = {"id": integer("Its number.", 1, NUMBER_MAX)}
 
 
-def _condition(conditions: Conditions, condition: Condition) -> dict[str, object]:
+def _condition(conditions: Conditions, condition: StartedCondition) -> dict[str, object]:
     return {
         "id": condition.number,
         "name": condition.name,
@@ -278,7 +277,7 @@ async def start_condition(call: ControlCall) -> object:
             values=given,
         )
     except BrokerError as error:
-        if error.condition is ErrorCondition.ARGUMENT_ERROR:  # a parameter that this condition does not have
+        if error.condition is Condition.ARGUMENT_ERROR:  # a parameter that this condition does not have
             raise ControlRefusal(409, error.description) from None
         raise
     return _condition(conditions, condition)
