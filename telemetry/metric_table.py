@@ -118,7 +118,7 @@ _COUNTERS: Final = (
     ("emubus_store_commit_failures", "Commits that failed", ("store",)),
     ("emubus_connections_expelled", "Connections closed for the memory that was held for them", ()),
     ("emubus_connections_cut", "Connections of strangers closed for newer connections", ()),
-    ("emubus_condition_strikes", "What conditions did to clients", ("behaviour",)),
+    ("emubus_condition_strikes", "What conditions and faults did to clients", ("behaviour",)),
 )
 _HISTOGRAMS: Final = (
     ("emubus_store_commit_duration_seconds", "Duration of commits", ("store",)),
