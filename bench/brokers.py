@@ -1,11 +1,13 @@
 """emubus beside RabbitMQ and Apache Artemis: durable messages per second and processor time, from the same client.
 
-    python bench/brokers.py [--quick] [--only emubus,rabbitmq,artemis,sink] [--sizes 100,1024] [--windows 1000,20,1]
+    python bench/brokers.py [--quick] [--only emubus,rabbitmq,artemis,sink] [--durability second,full]
+        [--sizes 100,1024] [--windows 1000,20,1]
 
 Bodies of three sizes, three windows of outstanding messages, one connection; one run fills a queue, the next empties
 it. All brokers run at the same time, but one at a time has work: in each round they take turns, so that a slow minute
 of the machine hits all of them. All are warmed up before anything counts, the Java machine's compilers included.
-Figures are medians over the rounds; processor time is the broker's, all threads.
+Figures are medians over the rounds; processor time is the broker's, all threads. emubus runs once for each durability;
+below the table stands what each broker has on the disk when it answers: rates of different promises are not alike.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ WARM_UPS: Final = 4
 WARM_UP_MESSAGES: Final = 20_000
 
 Column = tuple[str, str]
-"""Broker and kind of queue."""
+"""Broker, emubus with its durability behind a space, and kind of queue."""
 
 Cell = tuple[str, int, int]
 """Mode, bytes in a body, window."""
@@ -64,7 +66,7 @@ def measure(
             for name, kind in columns[:: -1 if number % 2 else 1]:
                 for mode in MODES:
                     words = ["--window", str(window)]
-                    if confirm and mode == "receive" and name == "emubus":
+                    if confirm and mode == "receive" and is_ours(name):
                         words.append("--confirm")
                     figures = load(brokers[name], mode, kind, messages, size_bytes, *words)
                     results[(mode, size_bytes, window), (name, kind)].append(figures)
@@ -73,13 +75,13 @@ def measure(
 
 def lines(results: Results, columns: Sequence[Column]) -> str:
     """A row for each cell: rates, processor time, and the ratios of emubus's rates to those of the others."""
-    ours = [column for column in columns if column[0] == "emubus"]
+    ours = [column for column in columns if is_ours(column[0])]
     others = [column for column in columns if column[0] in ("rabbitmq", "artemis")]
     head = [
         "cell",
-        *(f"{kind if name == 'emubus' else name} {unit}" for name, kind in columns for unit in ("msg/s", "us")),
+        *(f"{shown(name, kind)} {unit}" for name, kind in columns for unit in ("msg/s", "us")),
     ]
-    head += [f"{kind} /{name}" for _, kind in ours for name, _ in others]
+    head += [f"{shown(our, kind)} /{name}" for our, kind in ours for name, _ in others]
     rows = [head]
     for cell in dict.fromkeys(cell for cell, _ in results):
         mode, size_bytes, window = cell
@@ -91,6 +93,16 @@ def lines(results: Results, columns: Sequence[Column]) -> str:
         row += [f"{ratio(rates[our], rates[other]):.2f}" for our in ours for other in others]
         rows.append(row)
     return table(rows)
+
+
+def is_ours(name: str) -> bool:
+    """Whether a column's broker is emubus, of any durability."""
+    return name.partition(" ")[0] == "emubus"
+
+
+def shown(name: str, kind: str) -> str:
+    """A column's name in the table."""
+    return f"{kind} {name.partition(' ')[2]}" if is_ours(name) else name
 
 
 def available(names: Sequence[str]) -> list[str]:
@@ -116,7 +128,7 @@ def arguments_of(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--confirm", action="store_true", help="emubus: wait for the answer to each outcome")
     parser.add_argument("--sizes", default="100,1024,65536", help="body sizes in bytes, comma-separated")
     parser.add_argument("--windows", default="1000,20,1", help="outstanding messages, comma-separated")
-    parser.add_argument("--durability", default="full", help="emubus and floor: full or process")
+    parser.add_argument("--durability", default="second,full", help="of emubus, comma-separated")
     parser.add_argument("--data", help="folder for the brokers' data; default: the system's temporary folder")
     arguments = parser.parse_args(argv)
     try:
@@ -137,8 +149,14 @@ def main(argv: list[str]) -> int:
     names = available(arguments.only.split(","))
     notes = [f"emubus {build(THIS)}"] if "emubus" in names else []
     with workplace(arguments.data) as folder:
-        brokers = {name: made(name, folder / name, arguments.durability) for name in names}
-        columns = [(name, kind) for name in names for kind in KINDS[name]]
+        durabilities = arguments.durability.split(",")
+        brokers: dict[str, Broker] = {}
+        columns: list[Column] = []
+        for name in names:
+            for durability in durabilities if name == "emubus" else durabilities[-1:]:
+                key = f"{name} {durability}" if name == "emubus" else name
+                brokers[key] = made(name, folder / key.replace(" ", "-"), durability)
+                columns += [(key, kind) for kind in KINDS[name]]
         if arguments.quorum and "rabbitmq" in names:
             columns.append(("rabbitmq", "quorum"))
         with running(*brokers.values()):
@@ -146,6 +164,9 @@ def main(argv: list[str]) -> int:
             part = QUICK_PART if arguments.quick else 1
             results = measure(brokers, columns, arguments.pairs, rounds, part, arguments.confirm)
             notes += [broker.note for broker in brokers.values() if broker.note]
+            notes += [
+                f"{key} when it answers a {broker.answered}" for key, broker in brokers.items() if broker.answered
+            ]
     print("\n".join([lines(results, columns), *notes]))
     return 0
 

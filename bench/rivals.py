@@ -28,6 +28,9 @@ class RabbitMQ(Broker):
     """Debian's RabbitMQ with its AMQP 1.0 plugin, as installed; a single node."""
 
     name = "rabbitmq"
+    # https://www.rabbitmq.com/confirms.html: persistent messages are confirmed when they are on the disk; for outcomes
+    # nothing is confirmed.
+    answered = "send: it is on the disk (its store, synced in groups); a settlement has no answer and no sync"
     user = "guest"
     password = "guest"
 
@@ -120,6 +123,8 @@ class Artemis(Broker):
     """Apache Artemis with its defaults, in a Java process of ours that Maven builds from `artemis/`."""
 
     name = "artemis"
+    # https://activemq.apache.org/components/artemis/documentation/latest/send-guarantees.html: journal-sync-* are true.
+    answered = "send and settlement: both are on the disk (its journal, synced in groups)"
 
     @staticmethod
     def missing() -> str:
@@ -185,4 +190,6 @@ def made(name: str, folder: Path, durability: str) -> Broker:
     """A broker by its name; the durability is for those that have a choice."""
     if name == Emubus.name:
         return Emubus(folder, durability)
-    return Floor(folder, durability) if name == Floor.name else BROKERS[name](folder)
+    if name == Floor.name:
+        return Floor(folder, "full" if durability == "full" else "process")
+    return BROKERS[name](folder)

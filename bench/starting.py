@@ -54,6 +54,8 @@ class Broker(ABC):
     """A broker: start, measure, stop; it may be started again on the same data."""
 
     name: str
+    answered: str = ""
+    """What it has on the disk when it answers a send, and a settlement."""
     user: str | None = None
     password: str | None = None
 
@@ -130,14 +132,23 @@ class Broker(ABC):
         return self.log.read_text(errors="replace")[-2000:]
 
 
+ANSWERED: Final[Mapping[str, str]] = {
+    "full": "send and settlement: both are on the disk (fdatasync of the journal)",
+    "second": "send and settlement: both are in the system's hands, on the disk within a second",
+    "process": "send and settlement: both are in the system's hands; the disk may have a part",
+    "none": "send and settlement: in memory",
+}
+
+
 class Emubus(Broker):
-    """This repository's server; every accepted message is fsynced, except with another `durability`."""
+    """This repository's server; `ANSWERED` has what a durability means."""
 
     name = "emubus"
 
     def __init__(self, folder: Path, durability: str = "full", tree: Path = BENCH.parent) -> None:
         """`tree` is the checkout whose server is started, with this interpreter's packages."""
         super().__init__(folder)
+        self.answered = ANSWERED[durability]
         self._durability = durability
         self._tree = tree
         self._config = folder / "Config.json"
