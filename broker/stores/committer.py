@@ -20,10 +20,22 @@ from .group_commits import GroupCommits, report
 from .recovery import Failure
 
 JOBS_OF_FAST_COMMITS: Final = 2
-SLOW_COMMIT_US: Final = 2_000  # longer commits wait for the disk more than they cost: they run on all threads
-REPORT_AFTER_US: Final = 2_000  # a job reports its outcomes at its end; if batches wait, after so long
-STUCK_US: Final = 50_000  # a job in a longer commit does not count: another one may start in its place
-LOOK_AFTER_MS: Final = 10  # between looks at jobs that report nothing, because one commit takes long
+"""With more, threads take the GIL from the loop while it works; with one, a commit waits for another's disk. Measured,
+as the others here, with `bench/compare.py REF --cells 'send-part*'`; docs/decisions/0014 has the figures."""
+
+SLOW_COMMIT_US: Final = 2_000
+"""Longer commits wait for the disk more than they cost: they run on all threads."""
+
+REPORT_AFTER_US: Final = 2_000
+"""A job reports its outcomes at its end; if batches wait, after so long. Each report wakes the loop."""
+
+STUCK_US: Final = 50_000
+"""A job in a longer commit does not count: another one may start in its place, so one bad file holds no other store."""
+
+LOOK_AFTER_MS: Final = 10
+"""Between looks at jobs that report nothing, because one commit takes long."""
+
+assert LOOK_AFTER_MS * 1_000 < STUCK_US, "a stuck job is seen before the next one could be"
 
 
 class Committable(Protocol):

@@ -1,8 +1,9 @@
 """Commits batches of several stores in groups, one write for each group (docs/decisions/0017, 0025).
 
-Knows when a group begins: one is under way at a time, and all batches that came meanwhile are the next one. Knows which
-thread writes it, and when the tail, what is confirmed and not on the disk, is synced. Does not know what a group is
-(`storage.CommitTogether`). On the event loop, and one thread for each sync. Owned by the `Committer`.
+Step 4 of a batch (`batch_runner`), if its store has a journal. Knows when a group begins: one is under way at a time,
+and all batches that came meanwhile are the next one. Knows which thread writes it, and when the tail, what is confirmed
+and not on the disk, is synced. Does not know what a group is (`storage.CommitTogether`). On the event loop, and one
+thread for each sync. Owned by the `Committer`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ SYNC_BYTES: Final = 4 << 20
 
 SYNC_LATE_US: Final = 1_000_000
 """A sync that takes longer holds the groups up, so that no more than about two seconds can be lost with the power."""
+
+assert SYNC_AFTER_MS < 1_000 <= SYNC_LATE_US // 1_000, "a sync begins within the second, and has one to end"
 
 SLOW_WRITE_US: Final = 2_000
 """A write that took longer on the event loop: as long as a turn has for strangers (docs/decisions/0020)."""

@@ -30,6 +30,10 @@ What breaks if a rule here is bent (`tests/crash/images` breaks each on purpose,
 * A file's commit before `sync`: a row of its last batch may be there, and the group that was confirmed before it lost.
 * A second wait after a failed one, without writing the tail again: the kernel calls its pages clean and says "done".
 
+Step 4 of a batch (`broker/stores/batch_runner.py`), in `start`, `finish` and what they call: (4a) each batch says what
+it has changed; (4b) the group is packed and its place chosen; (4c) it is written, and waited for; (4d) what became of
+it is noted; (4e) each batch learns it, and its rows are pending. Nothing is confirmed before 4e.
+
 `commit` and `append` write on their caller's thread, one at a time. `start` writes on its caller's thread if it may,
 and otherwise has the writer's thread do it, so that the event loop does not wait. `sync` has a file descriptor of its
 own: the kernel reports an error of the disk once to each.
@@ -56,10 +60,16 @@ from .row_layers import ROW_BYTES, Rows
 from .writing import DiskWriter, PythonWriter, Writes, Written, write_all
 
 HEAD_BYTES: Final = 4096
+
 HALF_BYTES: Final = 8 << 20
+"""A lap. When one begins, each store with rows of the lap before writes them into its file: a smaller half does that
+more often, for fewer rows; a larger one takes more of the disk, and the start after a kill reads it all.
+`bench/compare.py REF --cells '*-part-w20'` shows it; change it if flushes of idle stores show there."""
+
 GROWTH_BYTES: Final = 64 << 10
 """The first group to reach a place writes zeros behind it, up to the next multiple of this: where a file grows, a file
-system writes more than the group, and the wait for the disk takes 20 us longer."""
+system writes more than the group, and the wait for the disk takes 20 us longer. More of it makes that one group slower
+and is wasted in a journal that stays short; `bench/handover.py` shows the wait."""
 
 MAGIC: Final = b"emubus journal 2\n"
 MAGIC_1: Final = b"emubus journal 1\n"
@@ -79,6 +89,12 @@ TABLE: Final = struct.Struct("<BI")  # bytes of the name, rows
 ROW: Final = struct.Struct("<Hi")  # bytes of key and value; DELETED
 DELETED: Final = -1
 _DELETIONS: Final = frozenset({type(None)})
+
+assert LAP_PLACES[1] + LAP.size <= HEAD_BYTES, "the head holds both records"
+assert not any(place % 512 for place in (*LAP_PLACES, HEAD_BYTES)), (
+    "no sector holds two records, or a record and groups"
+)
+assert HALF_BYTES % GROWTH_BYTES == 0, "the last zeros of a half end with it"
 
 
 class JournalFull(Exception):  # noqa: N818 - the state of the journal
@@ -250,16 +266,16 @@ class Journal:
         """
         if not self._lock.acquire(blocking=False):
             return False
-        group, plan, written = _Group(batches), None, None
+        group, plan, written = _Group(batches), None, None  # 4a
         try:
             if group.entries:
-                plan = self._plan(group.entries)
+                plan = self._plan(group.entries)  # 4b
         except Exception as error:  # JournalFull
             group.error = error
         if plan is None:
             written = 0, 0
         elif here and plan.record_at is None and not self._sync_lock.locked():
-            written = write_all(self._fd, plan.writes, waits=self.waits)
+            written = write_all(self._fd, plan.writes, waits=self.waits)  # 4c
         else:
             self._writer.start(plan.writes, self.waits)
         self._under_way = group, plan, written
@@ -283,12 +299,12 @@ class Journal:
             written = self._writer.finish()
         try:
             if plan is not None:
-                self._conclude(plan, written)
+                self._conclude(plan, written)  # 4d
         except (OSError, JournalFull) as error:
             group.error = error
         finally:
             self._lock.release()
-        return group.end()
+        return group.end()  # 4e
 
     def _plan(self, entries: Sequence[tuple[str, bytes]]) -> _Plan:
         """Return the writes for a group of these entries. JournalFull; holds the lock."""

@@ -35,13 +35,18 @@ from .replay import row_of, write_layer
 from .row_layers import RowLayer
 
 JOURNALED_BYTES_MAX: Final = 36 << 10
-"""A batch that expects more goes straight into the store's file: writing it twice would cost more than the wait."""
+"""A batch that expects more goes straight into the store's file: writing it twice would cost more than the wait. Twenty
+messages of 1 KB fit. `bench/compare.py REF --cells '*-w20,send-plain-64k'` shows both sides."""
 
 UNSYNCED_BYTES_MAX: Final = 256 << 10
-"""The same for a journal that does not wait: there a write saves two waits."""
+"""The same for a journal that does not wait: there a write saves two waits, and a message of 64 KB that is alone must
+not wait. Larger batches come from many messages at a time, which share their waits; twice the writing would show there
+(`bench/brokers.py --durability second --sizes 65536`)."""
 
 PENDING_BYTES_MAX: Final = 1 << 20
-"""Memory of the pending rows of one store, about; then they go into its file."""
+"""Memory of the pending rows of one store, about; then they go into its file. So sixteen stores hold 16 MiB at most, as
+much as both halves of the journal; a smaller bound writes smaller batches into the files, whose pages are then written
+more often. `bench/footprint.py` shows the memory, `bench/compare.py REF --cells '*-w1,*-w20'` the time."""
 
 assert JOURNALED_BYTES_MAX <= UNSYNCED_BYTES_MAX <= HALF_BYTES // 16, "a half has room for a batch of each store"
 

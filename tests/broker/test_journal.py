@@ -20,6 +20,7 @@ from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, UnknownOutcomeError
 from emubus.broker.model.descriptions import QueueDescription
+from emubus.broker.stores.group_commits import SYNC_AFTER_MS
 from emubus.storage import Journal, Store, StoreFull, read_journal, replay
 from emubus.storage.journal import journal as journal_file
 from emubus.storage.journal import reading
@@ -173,6 +174,41 @@ async def test_a_journal_that_fails_leaves_one_outcome_unknown_and_sends_go_on(
     assert await bodies(broker) == ["idle", "next", "other"]
     await broker.stop()
     assert journal.is_empty
+
+
+async def test_a_sync_that_fails_is_said_once_and_nothing_newer_is_stored_before_its_tail(
+    tmp_path: Path, journal: Journal, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Durability `second`: what was acknowledged in the last second is written again before a file takes anything."""
+
+    def broken(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    unsynced = Journal(tmp_path / "unsynced", "2", waits=False)
+    broker = open_broker(QUEUE, folder=tmp_path, clock=clock, journal=unsynced)
+    await put(broker, BUSY, "acknowledged")
+    with monkeypatch.context() as patch, capture_logs() as logs:
+        patch.setattr(os, "fdatasync", broken)
+        clock.advance(SYNC_AFTER_MS)
+        await until(lambda: unsynced.failed)
+        await until(lambda: any(line["event"] == "journal fails" for line in logs))
+        with pytest.raises(BrokerError, match="Input/output error"):
+            await put(broker, BUSY, "refused")
+        with pytest.raises(BrokerError):
+            await put(broker, IDLE[0], "refused, too")
+        assert unsynced.tail_bytes > 0
+    (line,) = [line for line in logs if line["event"] == "journal fails"]
+    assert f"{unsynced.tail_bytes} bytes are confirmed and may not be on the disk" in line["cause"]
+    for _ in range(20):
+        clock.advance(1_000)
+        await loop_turns(3)
+    await until(lambda: not unsynced.failed)
+    assert unsynced.tail_bytes == 0
+    await until(lambda: all(worker.available for worker in broker.namespace.workers))
+    await put(broker, BUSY, "later")
+    assert await bodies(broker) == ["acknowledged", "later"]
+    await broker.stop()
+    unsynced.close()
 
 
 async def test_locks_and_settlements_survive_the_way_from_the_journal_into_the_file(
