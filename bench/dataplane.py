@@ -124,7 +124,7 @@ async def live_sessions(sessions: int, durability: Durability) -> None:
                 all_done.set()
 
         def granted(consumer: SessionReceiver) -> None:
-            consumer.deliver_to(lambda found: consumer.settle([each.token for each in found], Complete(), settled))
+            consumer.deliver = lambda found: consumer.settle([each.token for each in found], Complete(), settled)
             consumer.set_credit(1)
 
         def refused(error: BrokerError) -> None:

@@ -99,7 +99,7 @@ class Broker:
         """Continue with these stores after `give_up_stores`. Raises CatalogError if their number has changed."""
         self.namespace.use_other_stores(catalog, stores)
         self._begin()
-        self.namespace.come_back()
+        self.namespace.away = None
 
     def _begin(self) -> None:
         self.namespace.start()

@@ -338,33 +338,19 @@ def test_any_is_used_where_values_have_no_static_type() -> None:
     assert wrong == []
 
 
-def test_no_attribute_of_another_object_is_set_from_outside_its_module() -> None:
+def test_no_private_attribute_of_another_object_is_set_from_outside_its_module() -> None:
+    """A public attribute may be set: a method for that hides the coupling and does not end it."""
     wrong = [
         f"{name}:{node.lineno} {ast.unparse(node)}"
         for name, tree in trees()
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute)
         and not isinstance(node.ctx, ast.Load)
+        and node.attr.startswith("_")
         and not (isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"})
         and node.attr not in declared(tree)
-        and ast.unparse(node) not in FOREIGN
     ]
     assert wrong == []
-
-
-FOREIGN = {  # attributes that are made to be set: by which faults hook in (`amqp/links/hooks.py`), and of libraries
-    "link.tap",
-    "link.node.tap",
-    "_tag_struct.start",
-    "tag.size",
-    "parsed.data",
-    "info.size",
-    "context.minimum_version",
-    "context.pythonExec",
-    "response.content_type",
-    "templates.globals",
-    "templates.filters",
-}
 
 
 @cache

@@ -133,7 +133,7 @@ class MessageSessionLink(OutgoingLink):
         self._granted_receiver = receiver
         try:
             request = self._request
-            receiver.deliver_to(self.deliver)
+            receiver.deliver = self.deliver
             accept_link(
                 self.pointer,
                 request.message_bytes_max,

@@ -79,7 +79,21 @@ def parse_delivery(data: bytes, bounds: MessageBounds, *, batch: bool) -> list[M
 class PartitionHandle:
     """The handle of partition `index` of `entity`, in memory or not; implements `step.PartitionRef`."""
 
-    __slots__ = ("entity", "first_counter", "index", "partitioned", "queue_id", "size_bytes_max", "worker")
+    __slots__ = (
+        "bounds",
+        "description",
+        "entity",
+        "first_counter",
+        "gone",
+        "index",
+        "partitioned",
+        "path",
+        "queue_id",
+        "routing",
+        "size_bytes_max",
+        "total",
+        "worker",
+    )
 
     def __init__(self, entity: Entity, index: int, worker: Worker, size_bytes_max: int, first_counter: int) -> None:
         self.entity = entity
@@ -89,26 +103,17 @@ class PartitionHandle:
         self.size_bytes_max = size_bytes_max
         self.first_counter = first_counter
         self.worker = worker
-
-    @property
-    def gone(self) -> BrokerError | None:
+        # What each message asks for is copied from the entity, which sets it again where it changes.
+        self.gone: BrokerError | None = None
         """Why the entity does nothing any more; None as long as it exists."""
-        return self.entity.gone
-
-    @property
-    def description(self) -> Description:
-        """The current description of the entity."""
-        return self.entity.description
-
-    @property
-    def path(self) -> str:
-        """The entity path."""
-        return self.entity.path
-
-    @property
-    def bounds(self) -> MessageBounds:
+        self.bounds = entity.bounds
         """The size limits for messages."""
-        return self.entity.bounds
+        self.description = entity.description
+        self.path = entity.path
+        self.routing: SubscriptionRouting | None = None
+        """The routing of a topic to its subscriptions; None for other entities."""
+        self.total: ByteTotal | None = None
+        """The bytes of a topic and its subscriptions in this store."""
 
     @property
     def name_in_errors(self) -> str:
@@ -119,17 +124,6 @@ class PartitionHandle:
     def delays(self) -> Delays | None:
         """What is late on purpose; None as a rule."""
         return self.worker.delays
-
-    @property
-    def routing(self) -> SubscriptionRouting | None:
-        """The routing of a topic to its subscriptions; None for other entities."""
-        return self.entity.routing
-
-    @property
-    def total(self) -> ByteTotal | None:
-        """The bytes of a topic and its subscriptions in this store."""
-        totals = self.entity.totals
-        return totals[self.index] if totals else None
 
     def announce(self, sub_queue: SubQueue) -> None:
         """Announce to the dispatchers of `sub_queue` that this partition has messages."""
@@ -147,15 +141,10 @@ class PartitionHandle:
         del argument
         self.entity.on_outbox(self)
 
-    def resize(self, size_bytes_max: int) -> None:
-        """Change the size limit of the partition."""
-        self.size_bytes_max = size_bytes_max
-
     def submit(self, request: Request) -> None:
         """Submit `request` to the worker; on a deleted entity every request but `DeleteRows` fails."""
-        gone = self.entity.gone
-        if gone is not None and type(request) is not DeleteRows:
-            asyncio.get_running_loop().call_soon(request.fail, gone)
+        if self.gone is not None and type(request) is not DeleteRows:
+            asyncio.get_running_loop().call_soon(request.fail, self.gone)
             return
         self.worker.submit(self, request)
 
@@ -182,9 +171,6 @@ class Entity:
     `first_counters` are the lowest of its partitions, as of `Entry.first_counters`; `exact_keys` as of `Router`.
     """
 
-    routing: SubscriptionRouting | None = None
-    totals: Sequence[ByteTotal] = ()  # shared by a topic and its subscriptions, by partition
-
     def __init__(
         self,
         queue_id: int,
@@ -204,9 +190,10 @@ class Entity:
         self.receive_quota = receive_quota or ReceiveQuota()
         self.queue_id = queue_id
         self.namespace = namespace
-        self.description = description
+        self._adopt(description)
         self.partitioned = partitioned
         self.on_outbox = on_outbox
+        self.routing: SubscriptionRouting | None = None  # of a topic to its subscriptions
         self.partitions = [
             PartitionHandle(self, index, worker, partition_bytes_max, first)
             for index, (worker, first) in enumerate(zip(workers, first_counters or [1] * len(workers), strict=True))
@@ -221,11 +208,17 @@ class Entity:
         self._router = Router(len(workers), exact_keys=exact_keys)
         self.dealer = Dealer(workers)
 
-    @property
-    def path(self) -> str:
+    def _adopt(self, description: Description) -> None:
+        """Keep a description, and what messages and receivers ask of it again and again."""
+        self.description = description
+        self.path = description.path if isinstance(description, SubscriptionDescription) else description.name
         """The entity path in its original spelling."""
-        description = self.description
-        return description.path if isinstance(description, SubscriptionDescription) else description.name
+        self.detects_duplicates = (
+            not isinstance(description, SubscriptionDescription) and description.requires_duplicate_detection
+        )
+        """Whether a message is stored once within a window of time, by its message id."""
+        self.requires_session = not isinstance(description, TopicDescription) and description.requires_session
+        """Whether receivers must use message sessions."""
 
     @property
     def name_in_errors(self) -> str:
@@ -255,21 +248,9 @@ class Entity:
         self.partitions[index].submit(request)
 
     @property
-    def detects_duplicates(self) -> bool:
-        """Whether a message is stored once within a window of time, by its message id."""
-        description = self.description
-        return not isinstance(description, SubscriptionDescription) and description.requires_duplicate_detection
-
-    @property
     def needs_key(self) -> bool:
         """Whether a message without a key is refused (P8)."""
         return len(self.partitions) > 1 and self.detects_duplicates
-
-    @property
-    def requires_session(self) -> bool:
-        """Whether receivers must use message sessions."""
-        description = self.description
-        return not isinstance(description, TopicDescription) and description.requires_session
 
     def totals_now(self) -> Totals:
         """Return the sum of all reachable partitions (P17)."""
@@ -312,8 +293,9 @@ class Entity:
 
     def describe(self, description: Description) -> None:
         """Apply a changed description (partitioning and sessions can't change)."""
-        self.description = description
+        self._adopt(description)
         for handle in self.partitions:
+            handle.description, handle.path = description, self.path
             handle.worker.description_changed(self.queue_id)
             if handle.worker.has_outgoing(self.queue_id, *forwarded_from(description)):
                 self.on_outbox(handle)  # what waits may have another target now
@@ -321,18 +303,19 @@ class Entity:
     def delete(self, gone: BrokerError) -> None:
         """Mark the entity as deleted: later requests fail with `gone`."""
         self.gone = gone
+        for handle in self.partitions:
+            handle.gone = gone
 
-    def asked_for_messages(self, now: int) -> None:
-        """Record that a receiver asked for messages or sessions at `now` (Unix ms)."""
-        self.received_at = now
-
-    def use_subscriptions(self, routing: SubscriptionRouting) -> None:
-        """Set the routing of a topic to its subscriptions."""
+    def route_to(self, routing: SubscriptionRouting) -> None:
+        """Route the messages of a topic to its subscriptions."""
         self.routing = routing
+        for handle in self.partitions:
+            handle.routing = routing
 
-    def use_totals(self, totals: Sequence[ByteTotal]) -> None:
-        """Set the byte totals, by partition, that a topic shares with its subscriptions."""
-        self.totals = totals
+    def count_into(self, totals: Sequence[ByteTotal]) -> None:
+        """Count the bytes of each partition into these totals of a topic, which its subscriptions share."""
+        for handle, total in zip(self.partitions, totals, strict=True):
+            handle.total = total
 
     def detach_all(self, error: BrokerError) -> None:
         """Detach every link with `error`."""
@@ -514,13 +497,13 @@ class Entity:
 
     def _submit(self, part: Send, index: int) -> None:
         if part.left is not None:
-            self.dealer.count_in_flight(len(part.positions))
+            self.dealer.in_flight += len(part.positions)
         self.partitions[index].submit(part)
 
     def _ended(self, part: Send, error: BrokerError | None) -> None:
         """Report the outcome of a part, or offer it to the next partition after a refusal (P13)."""
         if part.left is not None:
-            self.dealer.count_in_flight(-len(part.positions))
+            self.dealer.in_flight -= len(part.positions)
         if error is None:
             part.done(part.positions, None)
         elif not part.left or not is_known_refusal(error):

@@ -180,7 +180,8 @@ class SessionReceiver:
         self.session_id = grant.session_id
         self.locked_until_at = grant.until_at
         self.lock_token = grant.token
-        self._deliver: Deliver = _deliver_nothing
+        self.deliver: Deliver = _deliver_nothing
+        """The callback for messages; set it before the first credit."""
         self._mode = mode
         self._grant = grant
         self._handle = entity.partitions[grant.partition_index]
@@ -192,10 +193,6 @@ class SessionReceiver:
         self._drained: Callable[[], None] | None = None
         self._loss: Timer | None = None
         entity.attached.add(self.detach)
-
-    def deliver_to(self, deliver: Deliver) -> None:
-        """Set the callback for messages; required before the first credit."""
-        self._deliver = deliver
 
     def set_credit(self, count: int) -> None:
         """Allow at most `count` more messages from now on (absolute, not added)."""
@@ -285,7 +282,7 @@ class SessionReceiver:
         self._more = self._more or taken.more
         if taken.deliveries and not self._closed:  # after close they go back with the session
             self._wanted = max(0, self._wanted - len(taken.deliveries))
-            self._deliver(taken.deliveries)
+            self.deliver(taken.deliveries)
         self._ask()
 
 
@@ -321,7 +318,7 @@ class SessionAccept:
         self._demand: Demand[SessionGrant] | None = None
         self._timer: Timer | None = None
         self._clock = clock
-        entity.asked_for_messages(clock.now_ms())
+        entity.received_at = clock.now_ms()
         entity.attached.add(self._refuse)
         if session_id is None:
             self._timer = clock.call_at(clock.now_ms() + timeout_ms, self._time_out)
@@ -397,7 +394,7 @@ def _may_receive(receiver: Receiver | SessionReceiver, count: int, clock: Clock)
     if not count:
         entity.receive_quota.leave(receiver)
         return True
-    entity.asked_for_messages(clock.now_ms())
+    entity.received_at = clock.now_ms()
     if entity.receive_quota.enter(receiver):
         return True
     error = service_errors.too_many_receives(entity.path, entity.receive_quota.count_max or 0)
@@ -406,5 +403,5 @@ def _may_receive(receiver: Receiver | SessionReceiver, count: int, clock: Clock)
 
 
 def _deliver_nothing(deliveries: Sequence[Delivery]) -> None:
-    """The callback before `deliver_to`."""
-    raise AssertionError(f"{len(deliveries)} deliveries before deliver_to()")
+    """The callback before the link sets its own."""
+    raise AssertionError(f"{len(deliveries)} deliveries before a callback for them")

@@ -125,7 +125,7 @@ class Namespace:
         await self._committer.forget_groups()
 
     def go_away(self, detached: BrokerError, away: BrokerError) -> None:
-        """Detach all links with `detached`, and raise `away` at every look-up of an entity until `come_back`."""
+        """Detach all links with `detached`, and raise `away` at every look-up until `away` is None again."""
         self.away = away
         for entity in self.entities():
             entity.detach_all(detached)
@@ -141,10 +141,6 @@ class Namespace:
         """Use these stores from now on. Raises CatalogError if their number has changed."""
         catalog.fix_store_count(len(stores), self.clock.now_ms())
         self._use_stores(catalog, stores)
-
-    def come_back(self) -> None:
-        """Find entities again."""
-        self.away = None
 
     # ---- entities
 
@@ -199,7 +195,7 @@ class Namespace:
             exact_keys=self._exact_keys(entry),
         )
         if isinstance(description, TopicDescription):
-            entity.use_subscriptions(TopicSubscriptions(entity))
+            entity.route_to(TopicSubscriptions(entity))
         elif isinstance(description, SubscriptionDescription):
             self.subscriptions_of(description.topic_name).add(entity)
             if description.jms is not None:
@@ -232,7 +228,7 @@ class Namespace:
             *(self.subscriptions_of(entity.path).entities() if entity.routing is not None else ()),
         ]:
             for handle in each.partitions:
-                handle.resize(size_bytes_max)
+                handle.size_bytes_max = size_bytes_max
         assert not isinstance(before, SubscriptionDescription), "an entity stays of its kind"
         if before.authorization_rules != description.authorization_rules:
             for watcher in self._key_watchers:

@@ -87,7 +87,7 @@ class Dealer:
 
     def __init__(self, workers: Sequence[Worker]) -> None:
         self._workers = workers
-        self._in_flight = 0  # messages without keys on their way to a partition
+        self.in_flight = 0  # messages without keys on their way to a partition; `Entity` counts them
         self._next = 0
         self._part_index = len(workers) - 1  # the partition whose part is being dealt
         self._part_left = 0  # how many messages it gets yet
@@ -107,7 +107,7 @@ class Dealer:
     def deal(self, count: int) -> list[tuple[int, int]]:
         """Deal `count` messages: return (partition index, how many) in their order."""
         parts: list[tuple[int, int]] = []
-        in_flight, end = self._in_flight, self._in_flight + count
+        in_flight, end = self.in_flight, self.in_flight + count
         while in_flight < end:
             if in_flight <= BACKLOG_MESSAGES:
                 index, taken = self.next(), 1
@@ -118,10 +118,6 @@ class Dealer:
             parts.append((index, taken))
             in_flight += taken
         return parts
-
-    def count_in_flight(self, by: int) -> None:
-        """Count messages that are on their way to a partition; negative once they have an outcome."""
-        self._in_flight += by
 
     def _part_for_backlog(self, in_flight: int) -> int:
         """Return the partition whose part goes on, or the next one in turn whose store is available."""

@@ -63,7 +63,8 @@ class TopicSubscriptions:
 
     def __init__(self, topic: Entity) -> None:
         self._topic = topic
-        topic.use_totals([ByteTotal() for _ in topic.partitions])
+        self._totals = [ByteTotal() for _ in topic.partitions]
+        topic.count_into(self._totals)
         self._index = RuleIndex()
         self._entities: dict[str, Entity] = {}
         self._copies_max: int | None = None  # None: not counted yet
@@ -81,7 +82,7 @@ class TopicSubscriptions:
         assert isinstance(description, SubscriptionDescription)
         key = description.name.lower()
         self._entities[key] = subscription
-        subscription.use_totals(self._topic.totals)
+        subscription.count_into(self._totals)
         self._index.put_subscription(key, description.rules)
         self._count_bytes(key, description.rules)
         self._copies_max = self._rules = None
@@ -119,12 +120,12 @@ class TopicSubscriptions:
         self._entities.pop(key, None)
         self._count_bytes(key, ())
         self._used_changes.pop(key, None)
-        subscription.use_totals(())
         for handle in subscription.partitions:
+            handle.total = None
             partition = handle.worker.partition(handle.queue_id)
             if partition is not None:
                 partition.state.rows.leave_topic()
-        for total in self._topic.totals:
+        for total in self._totals:
             total.forget(subscription.queue_id)
         self._index.remove_subscription(key)
         self._copies_max = self._rules = None

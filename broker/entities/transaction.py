@@ -50,25 +50,8 @@ class Transaction:
         """Doom the transaction; the first error stays."""
         self.failure = self.failure or error
 
-    def send_via(self, via: Entity) -> Entity:
-        """Set the entity for transfers, unless it is set already; return it."""
-        self.via = self.via or via
-        return self.via
-
-    def look_for_via(self) -> None:
-        """Look for the entity for transfers, unless it is set already."""
-        self.via = self.via or self.find_via()
-
     def add(self, handle: PartitionHandle, operation: Operation, message_count: int, size_bytes: int) -> None:
         """Add an operation on so many messages, of so many bytes."""
         self.operations.append((handle, operation))
         self.message_count += message_count
         self.size_bytes += size_bytes
-
-    def use_key(self, key: str) -> None:
-        """Set the partition key of the transaction's messages."""
-        self.key = key
-
-    def bind(self, handle: PartitionHandle) -> None:
-        """Set the partition that commits the transaction."""
-        self.handle = handle

@@ -254,7 +254,8 @@ class Transactions:
                 handle.submit(request)
                 return
             with self.working(ref) as transaction:
-                if not _same_top_level(transaction.send_via(via), via):
+                transaction.via = transaction.via or via
+                if not _same_top_level(transaction.via, via):
                     raise service_errors.transaction_spans_entities()
                 for message in messages:
                     self._transfer(transaction, message, destination)
@@ -284,7 +285,7 @@ class Transactions:
 
     def _find(self, ref: TransactionRef) -> Transaction:
         transaction = self._named(ref, is_work=True)
-        transaction.look_for_via()
+        transaction.via = transaction.via or transaction.find_via()
         return transaction
 
     def _forget(self, transaction_id: bytes) -> None:
@@ -354,7 +355,7 @@ class Transactions:
                     f"All messages of a transaction on the partitioned entity '{entity.path}' must have the same "
                     f"partition key; this one has '{key}', the others '{transaction.key}'.",
                 )
-            transaction.use_key(key)
+            transaction.key = key
         handle = entity.partitions[entity.partition_index_of_key(transaction.key or "")]
         self._bind(transaction, handle)
         return handle
@@ -363,7 +364,7 @@ class Transactions:
         """Bind the transaction to one partition of one top-level entity. Raises BrokerError for another one."""
         bound = transaction.handle
         if bound is None:
-            transaction.bind(handle)
+            transaction.handle = handle
         elif not _same_top_level(bound.entity, handle.entity):
             raise service_errors.transaction_spans_entities()
         elif bound.worker is not handle.worker or bound.index != handle.index:

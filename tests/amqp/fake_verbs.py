@@ -36,9 +36,6 @@ class FakeSessionConsumer:
     def holds_session(self) -> bool:
         return not self.closed
 
-    def deliver_to(self, deliver: Callable[[Sequence[Delivery]], None]) -> None:
-        self.deliver = deliver
-
     def set_credit(self, count: int) -> None:
         self.credit = count
 

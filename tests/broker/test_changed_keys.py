@@ -64,7 +64,7 @@ async def receive_session(broker: Broker, session_id: str, count: int) -> list[s
     )
     consumer = await asyncio.wait_for(granted, WAIT_S)
     got: list[Any] = []
-    consumer.deliver_to(got.extend)
+    consumer.deliver = got.extend
     consumer.set_credit(count)
     await loop_turns(60)
     return bodies(got)

@@ -65,7 +65,7 @@ class Holder:
         )
 
     def _granted(self, consumer: SessionReceiver) -> None:
-        consumer.deliver_to(self.got.extend)
+        consumer.deliver = self.got.extend
         self.consumer = consumer
         consumer.set_credit(10)
 

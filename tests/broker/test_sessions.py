@@ -72,7 +72,7 @@ class Holder:
         )
 
     def _granted(self, consumer: SessionReceiver) -> None:
-        consumer.deliver_to(self._deliver)
+        consumer.deliver = self._deliver
         self.answer.set_result(consumer)
 
     def _deliver(self, deliveries: Sequence[Delivery]) -> None:

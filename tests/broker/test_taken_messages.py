@@ -171,7 +171,7 @@ async def take_session(broker: Broker, path: str, name: str) -> None:
     receiver = await asyncio.wait_for(answer, WAIT_S)
     got: list[Delivery] = []
     drained: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    receiver.deliver_to(got.extend)
+    receiver.deliver = got.extend
     receiver.set_credit(1_000)
     receiver.drain(lambda: drained.set_result(None))
     await asyncio.wait_for(drained, WAIT_S)

@@ -208,7 +208,7 @@ class Holder:
         )
 
     def _granted(self, consumer: SessionReceiver) -> None:
-        consumer.deliver_to(lambda deliveries: self.got.extend(bodies(deliveries)))
+        consumer.deliver = lambda deliveries: self.got.extend(bodies(deliveries))
         self.consumer = consumer
 
 

@@ -173,7 +173,7 @@ async def test_a_state_and_the_last_message_of_its_session_go_together(clock: Cl
     await send(broker, "s", encoded("m", group_id="a"))
     consumer = await held_session(broker)
     delivered: asyncio.Future[Sequence[Delivery]] = asyncio.get_running_loop().create_future()
-    consumer.deliver_to(delivered.set_result)
+    consumer.deliver = delivered.set_result
     consumer.set_credit(1)
     (delivery,) = await asyncio.wait_for(delivered, WAIT_S)
     ref = broker.transactions.declare(OWNER)

@@ -65,7 +65,7 @@ def put_up(broker: Broker, obstacle: Obstacle) -> Callable[[], object]:
         case Obstacle.FULL:
             part = target.partitions[0]
             size, part.size_bytes_max = part.size_bytes_max, 1
-            return lambda: part.resize(size)
+            return lambda: setattr(part, "size_bytes_max", size)
         case Obstacle.OUT:
             store = target.partitions[0].worker.index
             broker.outages.begin(store, Outage(OutageKind.DOWN))
@@ -239,7 +239,7 @@ async def test_a_target_takes_dead_letters_as_it_gets_room_and_in_order(clock: C
     broker = open_broker(QueueDescription("source", forward_dead_letters_to="target"), TARGET, clock=clock)
     target = broker.namespace.entity("target")
     assert target is not None
-    target.partitions[0].resize(2_500)
+    target.partitions[0].size_bytes_max = 2_500
     names = [f"{number:02}" for number in range(9)]
     for name in names:
         await set_out(broker, Way.DEAD_LETTER, name + "x" * 600)

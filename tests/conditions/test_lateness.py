@@ -139,7 +139,7 @@ async def test_a_message_session_has_its_messages_late_and_in_order(setting: Set
         "s", "s", mode=ReceiveMode.PEEK_LOCK, timeout_ms=1, granted=granted.append, refused=print, detached=print
     )
     await loop_turns(20)
-    granted[0].deliver_to(got.extend)
+    granted[0].deliver = got.extend
     granted[0].set_credit(5)
     await loop_turns(20)
     assert got == []

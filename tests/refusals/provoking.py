@@ -126,7 +126,7 @@ def full(provoke: Provoke, entity: str = "q") -> Provoke:
         found = world.broker.namespace.entity(entity)
         assert found is not None
         for handle in found.partitions:
-            handle.resize(1)
+            handle.size_bytes_max = 1
         return await provoke(world)
 
     return filled

@@ -84,7 +84,7 @@ async def received(
         if error.condition is Condition.TIMEOUT:  # no session became idle
             return [], None
         raise
-    receiver.deliver_to(collector.deliver)
+    receiver.deliver = collector.deliver
     return (
         await _collected(services, connection, receiver, collector, address, count, timeout_ms, outcome),
         receiver.session_id,

@@ -134,7 +134,7 @@ class Sessions:
         got: list[Delivery] = []
         drained: list[bool] = []
         consumer = holder.consumer
-        consumer.deliver_to(got.extend)
+        consumer.deliver = got.extend
         consumer.set_credit(command.count)
         consumer.drain(lambda: drained.append(True))
         run.world.loop.run_until_idle()
