@@ -1,10 +1,10 @@
 """The wire adapter: AMQP 1.0 as Service Bus SDKs speak it. Knows Proton and the broker's verbs, decides nothing.
 
-How a byte travels: `server` makes a `connection` for each socket; SASL comes first (`wire/sasl`), then the exchange of
-frames (`links/frame_exchange`). On the way in, `wire/frames` cuts the input into whole frames and finds what Proton
-doesn't show, `wire/handles` rules on handles and names, and `wire/link` runs Proton's events: messages and dispositions
-gather in a `wire/run` per link, which goes to the broker and comes back with outcomes. On the way out,
-`wire/flow_rewriter`, `wire/delivery_ids` and the padder in `wire/frames` correct Proton's frames.
+How a byte travels: `server` makes a `connection` for each socket; SASL comes first (`wire/sasl`), then the exchange
+of frames (`links/frame_exchange`). On the way in, `wire/frame_reader` cuts the input into whole frames,
+`wire/handles` says what becomes of those that Proton can't have as they are, and `wire/link` runs Proton's events:
+messages and dispositions gather in a `wire/run` per link, which goes to the broker and comes back with outcomes. On
+the way out, `wire/proton_repairs` corrects Proton's frames.
 
 Rooms, each importing only those above it (`tests/test_architecture.py`):
 

@@ -36,7 +36,7 @@ from .server_state import ServerState
 from .watch import Watch
 from .wire.clients import wants_padding, wants_pause
 from .wire.engine import AttachRequest, Pointer, lib
-from .wire.frames import FRAMES_MAX
+from .wire.frame_reader import FRAMES_MAX
 from .wire.sasl import SaslServer, Stage
 
 MEASURED_BYTES: Final = 8 * KIB

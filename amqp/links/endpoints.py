@@ -19,8 +19,8 @@ from ...broker.errors import BrokerError, Condition
 from ..link_context import LinkContext
 from ..wire import engine as proton
 from ..wire.engine import AttachRequest, Engine, Pointer, lib
-from ..wire.flow_rewriter import FlowRewriter
 from ..wire.link import Handler, Link, drop
+from ..wire.proton_repairs.flow_rewriter import FlowRewriter
 from .attach import LinkFactory
 from .hooks import LinkHooks
 

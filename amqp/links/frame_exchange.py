@@ -23,20 +23,14 @@ from ..wire import engine as proton
 from ..wire.clients import PYTHON_PRODUCT
 from ..wire.engine import Engine, Pointer, lib
 from ..wire.flow import LinkState
-from ..wire.flow_rewriter import FlowRewriter
-from ..wire.frames import (
-    PADDING_BYTES_MAX,
-    FramePadder,
-    FrameReader,
-    Kind,
-    delivery_count_of,
-    fault_in,
-    with_lower_frame_size,
-    with_whole_error,
-    without_dispositions,
-)
+from ..wire.frame_reader import FrameReader
+from ..wire.handles import Kind
 from ..wire.link import PN_DELIVERY, PN_LINK_FLOW, Handler, link_of_next, run_events
 from ..wire.loops import handle_of, without_tokens
+from ..wire.performatives import delivery_count_of, fault_in
+from ..wire.proton_repairs.flow_rewriter import FlowRewriter
+from ..wire.proton_repairs.last_words import with_whole_error, without_dispositions
+from ..wire.proton_repairs.padding import PADDING_BYTES_MAX, FramePadder, with_lower_frame_size
 from .endpoints import Endpoints
 from .hooks import LinkHooks
 

@@ -1,4 +1,8 @@
-"""Which handles a client has attached, so that frames on other handles get the answer of the standard [AMQP 2.6, 2.7].
+"""What becomes of each frame of a client before Proton sees it, by the handles that it has attached [AMQP 2.6, 2.7].
+
+Most frames pass. Some must be pushed alone, because Proton does not show what marks them: the message-format of a
+transfer, the only difference between a batch and a message [wire 4.4]; `drain` and `echo` of a flow, both of which want
+an answer [wire 1.4, 5.6]. Some are malformed, and Proton would take them.
 
 Proton closes the whole connection for a frame on a handle that is not attached and for a link name that is attached
 already, and accepts a second attach on a handle. So this is decided before Proton sees the frame:
@@ -9,7 +13,7 @@ already, and accepts a second attach on a handle. So this is decided before Prot
 * an attach on a handle in use, or without its mandatory fields, ends the AMQP session.
 
 Knows the client's channels, handles and names. Does not know Proton's links and AMQP sessions: the frame reader asks
-for a ruling, the connection carries it out. Owned by a `FrameReader`.
+what becomes of a frame, the connection's exchange of frames does it. Owned by a `FrameReader`.
 """
 
 from __future__ import annotations
@@ -17,17 +21,58 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import Enum, IntEnum, auto
+from struct import error as StructError  # noqa: N812  (the standard name is a bare `error`)
 from typing import Final
 
 from ...broker.errors import BrokerError, Condition
+from ...codec.decode import decode
+from ...codec.encode import encode_list
+from ...codec.errors import DecodeError
+from ...codec.frames import ATTACH, BEGIN, CLOSE, DETACH, END, FLOW, OPEN, TRANSFER, write_frame
 from ...codec.types import Uint
+from .performatives import FIELDS, fault, is_batch, open_list, performative
+
+_HANDLE_OF_FLOW, _DRAIN, _ECHO = 4, 8, 9
 
 LATE_HANDLES_MAX: Final = 256
 """Detached handles of one AMQP session that are remembered; on those before them a frame ends the session."""
 
 ChannelHandle = tuple[bytes, int]
 """The client's channel, as its two bytes in a frame, and a handle on it."""
+
+
+class Kind(IntEnum):
+    """What a piece of input needs besides being given to Proton. A piece of any kind but PLAIN is one frame."""
+
+    PLAIN = 0
+    BATCH = 1
+    """A transfer whose message-format is the batch format."""
+    FLOW_WANTS_REPLY = 2
+    """A flow that wants an answer (drain or echo)."""
+    OPEN = 3
+    """The peer's `open`."""
+    BEGIN = 4
+    """A `begin`, which Proton must have answered before it takes transfers."""
+    MALFORMED = 5
+    """A performative that is no AMQP (`performatives.fault_in`). Proton must not see it: it crashes when it echoes
+    broken arrays, and takes zero for a field that is missing."""
+    REFUSED = 6
+    """Proton must not see it: the AMQP session is to be ended with the next of the refusals."""
+    EXPELS = 7
+    """Made here: a detach in the client's name for a link that is closed with the next refusal."""
+    SUSPENDS = 8
+    """A detach that was changed to `closed`; the answer must have closed=false."""
+    ATTACH = 9
+    """An `attach`, whose size counts."""
+    LEFT_OUT = 10
+    """A transfer that Proton does not get, though it expects its delivery-id: the reader counts it and drops it."""
+
+
+Piece = tuple[bytes, Kind]
+
+
+_KIND_BY_CODE: Final = {OPEN: Kind.OPEN, BEGIN: Kind.BEGIN}
 
 
 class Ruling(Enum):
@@ -60,7 +105,7 @@ class _Channel:
 class Handles:
     """The handles of one connection. `refusals` has the errors of rulings that close something, in order."""
 
-    __slots__ = ("_by_name", "_channels", "attached", "refusals", "sending", "victim")
+    __slots__ = ("_by_name", "_channels", "attached", "ended", "refusals", "sending", "victim")
 
     def __init__(self) -> None:
         self.attached: set[bytes] = set()
@@ -69,8 +114,90 @@ class Handles:
         """Channel and encoded handle of every link on which the client sends: how its transfers may begin."""
         self.refusals: deque[BrokerError] = deque()
         self.victim: ChannelHandle = (b"", 0)
+        self.ended: set[bytes] = set()
+        """Channels that the client has ended: Python sends detaches and dispositions there, and Proton would close the
+        connection for it."""
         self._channels: dict[bytes, _Channel] = {}
         self._by_name: dict[tuple[str, bool], ChannelHandle] = {}
+
+    # ---- frames
+
+    def judge(self, data: bytes, pos: int, stop: int) -> list[Piece] | None:
+        """What becomes of the frame at `pos`; None if it needs nothing but Proton.
+
+        Records which channels and handles the client opens and closes.
+        """
+        code, at = performative(data, pos, stop)
+        channel = data[pos + 6 : pos + 8]
+        if code == BEGIN:
+            self.ended.discard(channel)
+            self.begin(channel)
+        elif code not in (OPEN, CLOSE) and (channel in self.ended or (code != END and self.is_refused(channel))):
+            return []
+        frame = data[pos:stop]
+        if code == TRANSFER:
+            return self._judge_transfer(frame, at - pos, channel)
+        if code not in FIELDS:
+            return None
+        try:
+            fields = decode(data[at:stop])[0]
+        except DecodeError:
+            return [(frame, Kind.MALFORMED)]
+        if not isinstance(fields, list):
+            return None  # Proton says what is wrong
+        if code == ATTACH:
+            ruling, kind = self.attach(channel, fields), Kind.ATTACH
+        elif code == DETACH:
+            ruling, kind = self.detach(channel, fields), Kind.PLAIN
+        else:
+            ruling, kind = Ruling.PASS, _KIND_BY_CODE.get(code, Kind.PLAIN)
+            if code == END:
+                self.ended.add(channel)
+                self.end(channel)
+            elif code == FLOW:
+                ruling = self._rule_flow(channel, fields)
+                kind = Kind.FLOW_WANTS_REPLY if True in fields[_DRAIN : _ECHO + 1] else Kind.PLAIN
+        if ruling is not Ruling.PASS:
+            return self._pieces(frame, ruling)
+        if kind is not Kind.ATTACH and fault(code, channel, fields):
+            kind = Kind.MALFORMED
+        return [(frame, kind)] if kind else None
+
+    def _rule_flow(self, channel: bytes, fields: Sequence[object]) -> Ruling:
+        if len(fields) > _HANDLE_OF_FLOW and fields[_HANDLE_OF_FLOW] is not None:
+            return self._find(channel, fields[_HANDLE_OF_FLOW], "flow")
+        return Ruling.PASS
+
+    def _judge_transfer(self, frame: bytes, at: int, channel: bytes) -> list[Piece] | None:
+        try:
+            count, pos, _ = open_list(frame, at)
+            handle = decode(frame, pos)[0] if count else None
+        except (DecodeError, IndexError, StructError):
+            return [(frame, Kind.MALFORMED)]
+        ruling = self.transfer(channel, handle)
+        if ruling is Ruling.IGNORE:
+            return [(frame, Kind.LEFT_OUT)]
+        if ruling is Ruling.PASS:
+            return [(frame, Kind.BATCH)] if is_batch(frame, at, len(frame)) else None
+        return self._pieces(frame, ruling)
+
+    def _pieces(self, frame: bytes, ruling: Ruling) -> list[Piece]:
+        """What becomes of a frame that does not simply pass."""
+        channel, handle = self.victim
+        match ruling:
+            case Ruling.IGNORE:
+                return []
+            case Ruling.REFUSE:
+                return [(frame, Kind.REFUSED)]
+            case Ruling.STEAL:
+                return [(_closing_detach(channel, handle), Kind.EXPELS), (frame, Kind.ATTACH)]
+            case Ruling.EXPEL:
+                return [(frame, Kind.LEFT_OUT), (_closing_detach(channel, handle), Kind.EXPELS)]
+            case Ruling.SUSPEND:
+                # To Proton a link that is detached and attached again is one link with two lives; here it is two links.
+                return [(_closing_detach(channel, handle), Kind.SUSPENDS)]
+            case _:
+                raise AssertionError(ruling)
 
     # ---- AMQP sessions
 
@@ -133,10 +260,6 @@ class Handles:
             return Ruling.PASS if closed is True else Ruling.SUSPEND
         return ruling
 
-    def flow(self, channel: bytes, handle: object) -> Ruling:
-        """Rule on a flow for a link."""
-        return self._find(channel, handle, "flow")
-
     def transfer(self, channel: bytes, handle: object) -> Ruling:
         """Rule on a transfer."""
         ruling = self._find(channel, handle, "transfer")
@@ -197,3 +320,8 @@ def _heads(channel: bytes, handle: int) -> tuple[bytes, ...]:
         return (wide,)
     small = channel + bytes((0x52, handle))
     return (wide, small) if handle else (wide, small, channel + b"\x43")
+
+
+def _closing_detach(channel: bytes, handle: int) -> bytes:
+    """A detach of a client's link that closes it."""
+    return write_frame(int.from_bytes(channel, "big"), DETACH, encode_list([Uint(handle), True]))

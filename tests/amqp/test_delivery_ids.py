@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emubus.amqp.wire.delivery_ids import DeliveryIds
+from emubus.amqp.wire.proton_repairs.delivery_ids import DeliveryIds
 from emubus.broker.errors import BrokerError, Condition
 from emubus.codec.types import Uint
 

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emubus.amqp.wire.frames import FramePadder, FrameReader, Kind, with_lower_frame_size
+from emubus.amqp.wire.frame_reader import FrameReader
+from emubus.amqp.wire.handles import Kind
+from emubus.amqp.wire.proton_repairs.padding import FramePadder, with_lower_frame_size
 from emubus.codec.frames import AMQP_HEADER
 from emubus.codec.types import Described, Symbol, Uint, Ulong
 

@@ -1,12 +1,12 @@
 """Flows that answer a drain or an echo, which Proton does not write: the state of a link.
 
 A client that drains while its last message is under way asks for credit that is used up when its flow arrives. Proton
-then has no credit to give back and writes nothing; .NET waits a minute for the flow, JavaScript closes the link
-[wire 5.6]. Proton does not answer `echo`, either. So Proton is made to write a flow for the AMQP session, whose
-counters only Proton knows, and the link's fields are put into that flow here.
+then has no credit to give back and writes nothing; .NET waits a minute for the flow, JavaScript closes the link [wire
+5.6]. Proton does not answer `echo`, either. So Proton is made to write a flow for the AMQP session, whose counters
+only Proton knows, and the link's fields are put into that flow here.
 
-Knows under which channel and handle Proton attached each link, read from Proton's own frames. Does not know why a link
-drains. Owned by a connection.
+Needed by Proton 0.40.0 (`tests/amqp/test_flows.py`). Knows under which channel and handle Proton attached each link,
+read from Proton's own frames. Does not know why a link drains. Owned by a connection.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...codec.decode import decode
-from ...codec.encode import encode_list
-from ...codec.errors import DecodeError
-from ...codec.frames import ATTACH, BEGIN, FLOW, performatives, write_frame
-from ...codec.types import Described, Uint
+from ....codec.decode import decode
+from ....codec.encode import encode_list
+from ....codec.errors import DecodeError
+from ....codec.frames import ATTACH, BEGIN, FLOW, performatives, write_frame
+from ....codec.types import Described, Uint
+from ..engine import Pointer
+from ..flow import LinkState
 from .delivery_ids import DeliveryIds
-from .engine import Pointer
-from .flow import LinkState
 
 _SESSION_FIELDS = 4  # of a flow: next-incoming-id to outgoing-window [AMQP 2.7.4]
 

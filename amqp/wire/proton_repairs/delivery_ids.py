@@ -5,8 +5,9 @@ with it at the same moment: an id comes twice and the next one never, or two com
 not mind; Proton closes the connection. So such transfers get the id that Proton expects, and dispositions about them
 the id that the client knows. The same befalls what follows a transfer that Proton does not see (`handles`).
 
-Knows the numbers of transfers and dispositions on the channels of one connection. Does not know links and what is
-sent. Owned by a `FrameReader`, which makes it when it is needed.
+Needed by Proton 0.40.0 (`tests/amqp/test_delivery_ids.py`). Knows the numbers of transfers and dispositions on the
+channels of one connection. Does not know links and what is sent. Owned by a `FrameReader`, which makes it when it is
+needed.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from ...codec.decode import decode
-from ...codec.encode import list_from_items
-from ...codec.errors import DecodeError
-from ...codec.frames import BEGIN, DISPOSITION, TRANSFER, performatives
-from ...codec.sections import open_items
-from ...codec.skip import skip
+from ....codec.decode import decode
+from ....codec.encode import list_from_items
+from ....codec.errors import DecodeError
+from ....codec.frames import BEGIN, DISPOSITION, TRANSFER, performatives
+from ....codec.sections import open_items
+from ....codec.skip import skip
 
 _ID_MASK: Final = 0xFFFF_FFFF
 _RECEIVER: Final = (0x41, 0x56)
