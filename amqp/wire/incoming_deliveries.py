@@ -132,7 +132,7 @@ class IncomingDeliveries(Link):
         state = self.state
         if state.runs:
             state.end_runs()
-        run = Run(
+        run = self._run = Run(
             self,
             state,
             next(state.serials),
@@ -146,24 +146,21 @@ class IncomingDeliveries(Link):
         run.deliveries.append(handle_of(delivery))
         if presettled:
             _settle(delivery)
-        self._hand_over(run)
+        self.end_run(run)
 
     def end_run(self, run: Run) -> None:
-        """Hand over a run that is complete; nothing if it was, or its link has gone."""
-        if self._run is run:
-            self._run = None
-            if run.items:
-                self._hand_over(run)
-
-    def _hand_over(self, run: Run) -> None:
-        """Count a run, and let the subclass have it."""
+        """Count a run that is complete, and let the subclass have it; nothing if it was, or its link has gone."""
+        if self._run is not run:
+            return
+        self._run = None
         items = run.items
-        cost = sum(map(len, items)) + KEEPING_BYTES * len(items)
-        if run.whole:
-            cost += MEMBER_BYTES * data_sections_max(items[0])
-        self._open[run.serial] = cost, len(items)
-        self._flow.begin(cost)
-        self.receive(run)
+        if items:
+            cost = sum(map(len, items)) + KEEPING_BYTES * len(items)
+            if run.whole:
+                cost += MEMBER_BYTES * data_sections_max(items[0])
+            self._open[run.serial] = cost, len(items)
+            self._flow.begin(cost)
+            self.receive(run)
 
     def _on_part(self, size: int) -> None:
         """Some frames of a delivery are here; `size` bytes are kept by Proton."""
