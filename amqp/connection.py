@@ -151,13 +151,14 @@ class Connection(asyncio.Protocol):
             return True
         if self._lost:
             return False
-        data, at, frames = self._unread, 0, self._frames
+        data, at, frames, goes_on = self._unread, 0, self._frames, True
         try:
             if frames is not None and 0 < len(data) <= self._small_bytes and not (self._failed or self._closing):
                 if self._flush_scheduled:
                     self._flush()  # pending transfers: a flow in `data` may lower the credit that they had
                 at = len(data) - len(frames.feed(data, self._portion, until_us))
-            if at < len(data) or (frames is not None and frames.has_left):
+                goes_on = (at < len(data) or frames.has_left) and self._clock.stopwatch_us() < until_us
+            if goes_on:
                 at = self._handle_in_goes(data, at, until_us)
             self._flush()
         except Exception as error:
