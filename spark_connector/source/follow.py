@@ -290,7 +290,7 @@ class Follower(Polling[Settler]):
     def __init__(self, options: SourceOptions) -> None:
         super().__init__(options, Settler(options) if options.mode == "drain" else None)
         self._state: State = New()
-        self._last: Look | None = None  # of any kind: from a start, for the first offset, for a plan
+        self._last: Look | None = None  # of any kind: from a start, at `freeze`, for a plan
         self._backlog: Backlog | None = None  # of the last look from a start
         self._given: Offset | None = None  # the last answer, which is the next start on a Spark without starts
         self._has_starts = False  # Spark 4.2 and later passes the start
