@@ -1,8 +1,8 @@
 """The connector's log lines where nothing sets up Python's logging, as in the processes that Spark starts.
 
 There Python's last resort writes bare texts to stderr, among Spark's own lines. Here a line has time and level as
-Spark's have, and in a task the query, batch and Spark partition, so that one of many tasks is told from the others. A
-process that sets up logging itself, before or after, gets the lines in its own form, and nothing twice.
+Spark's have, and in a task the query, batch and Spark partition, so that the line of one task is not taken for
+another's. A process that sets up logging itself, before or after, gets the lines in its own form, and nothing twice.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def where() -> str:
 
 
 def show_logs() -> None:
-    """Have lines shown, whoever sets up logging; repeating it does no harm."""
+    """Show lines where no program sets up logging; repeating it does no harm."""
     log = logging.getLogger(LOGGER)
     if not any(isinstance(each, ResortHandler) for each in log.handlers):
         log.addHandler(ResortHandler())

@@ -1,7 +1,7 @@
 """Deleting claimed messages whose batch is committed.
 
-Knows what a service answers if some of them are gone: deleted before a restart, expired, taken by somebody. Does not
-know which messages are finished.
+Knows what a service answers if some of them are gone: deleted before a restart, expired, taken by another consumer.
+Does not know which messages are finished.
 """
 
 from __future__ import annotations

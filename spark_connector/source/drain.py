@@ -317,7 +317,7 @@ class ExactSettler(Settler):
         self._deleted(numbers, 0)
 
     def _deleted(self, numbers: Iterable[int], count: int) -> None:
-        """These were looked for, and `count` of them deleted: the others are locked, or somebody has taken them."""
+        """Asked to delete these, the service deleted `count`: the others are locked, or another consumer took them."""
         with self._changed:
             self._numbers -= frozenset(numbers)
         self._moved(count)

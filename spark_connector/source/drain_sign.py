@@ -3,7 +3,7 @@
 Each deletes what it has read itself, perhaps before the other one has read it. The service knows no owner of an entity,
 so the sign is a name in the machine's abstract socket namespace, which the kernel takes away with the process, however
 it ends: it shows drains that run on the same machine, as long as their processes live. Systems without such names have
-no sign. Does not stop anybody, because an earlier run of the same query may be about to end.
+no sign. Does not stop the second one, because an earlier run of the same query may be about to end.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ to a peek is returned as bytes, for the codec. A `Management` is made by its con
 
 Some operations are emubus's own (`emubus:…`); other services, and earlier releases of it, don't offer them, and the
 caller uses standard operations instead. With `Endpoint.standard_only` this node answers for the service, "not offered",
-and sends nothing that the service does not know. So a caller goes the way that it goes on Azure, whoever answers.
+and sends nothing that the service does not know. So a caller goes the way that it goes on Azure.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _REMEDY: Final = "give a credential with the right Manage, or name the entities 
 def matching(options: ConnectionOptions, choice: EntityChoice) -> list[str]:
     """The paths, with sub-queue, of the entities that match the pattern now, in order.
 
-    ConnectorError: UNAUTHORIZED without the right Manage, UNAVAILABLE (retriable) if nobody answers in time, REFUSED.
+    ConnectorError: UNAUTHORIZED without the right Manage, UNAVAILABLE (retriable) without an answer in time, REFUSED.
     """
     pattern = choice.pattern
     if pattern is None:
