@@ -18,7 +18,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 WORKER_KILLS, DRIVER_KILLS = rounds((2, 1), (17, 3))
 QUEUE, QUERY = "numbers", "drained"
 LIMIT = 1000  # messages per micro-batch
-QUEUES = {QUEUE: {"EnablePartitioning": True, "RequiresDuplicateDetection": True}}
+QUEUES = {QUEUE: {"EnablePartitioning": True, "RequiresDuplicateDetection": True, "LockDuration": "PT5S"}}
+FINISHES_MAX = 4  # deletion by receiving leaves what a killed driver has locked to a later run
 
 
 @dataclass
@@ -88,7 +89,8 @@ def test_a_drained_queue_is_in_parquet_exactly_once_however_often_it_is_killed(t
         broker = Broker(children, QUEUES)
         sender = children.start([sys.executable, "-P", str(HERE / "sender.py"), broker.connection_string, QUEUE])
         scene = Scene(broker, sender, tmp_path, operations)
-        killing = Killing(Driver(children, scene.plan), chance)
+        driver = Driver(children, scene.plan)
+        killing = Killing(driver, chance)
         for number, kind in enumerate(kills):
             killing.let_work(QUERY)
             if number == broker_dies_before:
@@ -100,6 +102,11 @@ def test_a_drained_queue_is_in_parquet_exactly_once_however_often_it_is_killed(t
                 scene.check_midway()
         sent = scene.sent("finish")
         killing.finish()
+        for _ in range(FINISHES_MAX if operations == "standard" else 0):
+            if not queue_rows(broker.connection_string, QUEUE):
+                break
+            driver.restart()
+            killing.finish()
         written = parquet_rows(scene.rows)
         assert sorted(number for _, number in written) == list(range(sent))
         found = partitions(broker.connection_string, QUEUE)
