@@ -17,7 +17,13 @@ from dataclasses import dataclass, fields
 from enum import Enum, auto
 from typing import Final
 
-from .descriptions import EntityDescription, QueueDescription, SubscriptionDescription, TopicDescription
+from .descriptions import (
+    CorrelationFilter,
+    EntityDescription,
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
 
 MESSAGE_SIZE_SINCE: Final = "2021-05"
 _COUNT_MOST: Final = (1 << 31) - 1  # int.MaxValue, which frameworks ask for
@@ -214,4 +220,17 @@ SERVICE_NAMES: Final[Mapping[str, str]] = {row.field: row.name for row in PROPER
 TARGET_NAMES: Final = tuple(row.name for row in PROPERTIES if row.value is Value.TARGET)
 """The service's names of what names another entity, which must exist before."""
 
+CORRELATION_NAMES: Final[Mapping[str, str]] = {
+    "correlation_id": "CorrelationId",
+    "message_id": "MessageId",
+    "to": "To",
+    "reply_to": "ReplyTo",
+    "label": "Label",
+    "session_id": "SessionId",
+    "reply_to_session_id": "ReplyToSessionId",
+    "content_type": "ContentType",
+}
+"""The texts of a `CorrelationFilter` by their fields, in the order of the service's elements [http 3]."""
+
+assert {*CORRELATION_NAMES, "properties"} == {each.name for each in fields(CorrelationFilter)}
 assert len(SERVICE_NAMES) == len({row.name for row in PROPERTIES}) == len(PROPERTIES), "a row is twice in the table"

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from ..model.descriptions import CorrelationFilter
+from ..model.properties import CORRELATION_NAMES
 from .compiled import ALWAYS, CompiledFilter, Equality, Space, Test, all_of
 from .context import MessageContext
 from .errors import FilterError
@@ -20,17 +21,19 @@ from .names import SYSTEM_PROPERTIES
 from .values import Value, compare, equality_key, from_description, keys_decide
 
 # Most selective fields first: the index takes the first of equally good ones.
-FIELDS: Final[Mapping[str, str]] = {
-    "message_id": "MessageId",
-    "correlation_id": "CorrelationId",
-    "session_id": "SessionId",
-    "reply_to_session_id": "ReplyToSessionId",
-    "label": "Label",
-    "to": "To",
-    "reply_to": "ReplyTo",
-    "content_type": "ContentType",
-}
+_SELECTIVE_FIRST: Final = (
+    "message_id",
+    "correlation_id",
+    "session_id",
+    "reply_to_session_id",
+    "label",
+    "to",
+    "reply_to",
+    "content_type",
+)
+FIELDS: Final[Mapping[str, str]] = {field: CORRELATION_NAMES[field] for field in _SELECTIVE_FIRST}
 """System properties by the fields of `CorrelationFilter`."""
+assert FIELDS.keys() == CORRELATION_NAMES.keys()
 
 _Read = Callable[[MessageContext], Value]
 

@@ -15,7 +15,7 @@ from ..broker.model.descriptions import (
     SubscriptionDescription,
     TopicDescription,
 )
-from ..broker.model.properties import PROPERTIES_OF, Property, Value
+from ..broker.model.properties import CORRELATION_NAMES, PROPERTIES_OF, Property, Value
 from .cursor import Cursor
 
 LOGGING_TYPES: Final = ("File", "Console", "File,Console", "Console,File")
@@ -46,16 +46,8 @@ KEYS: Final = "AuthorizationRules"
 """Among the properties of a queue, a topic and the namespace: its shared keys."""
 CLIENT: Final = "ClientAffineProperties"
 """Among the properties of a subscription: what marks one that JMS has made."""
-CORRELATION_PROPERTIES: Final[Mapping[str, str]] = {
-    "ContentType": "content_type",
-    "CorrelationId": "correlation_id",
-    "Label": "label",
-    "MessageId": "message_id",
-    "ReplyTo": "reply_to",
-    "ReplyToSessionId": "reply_to_session_id",
-    "SessionId": "session_id",
-    "To": "to",
-}
+CORRELATION_PROPERTIES: Final = {name: field for field, name in CORRELATION_NAMES.items()}
+"""The texts of a correlation filter: the field of each."""
 FILTER_TYPES: Final = ("Correlation", "Sql", "Selector", "True", "False")
 FILTER_TYPE_SPELLINGS: Final = (*FILTER_TYPES, *(f"{kind}Filter" for kind in FILTER_TYPES))
 # Written by generators of the file; they have no effect even in the cloud.

@@ -25,6 +25,7 @@ from ...broker.model.descriptions import (
     TrueFilter,
     entity_key,
 )
+from ...broker.model.properties import CORRELATION_NAMES
 from ..errors import excerpt
 from ..markup import CONNECT, INSTANCE, element, instant
 from .parsing import bad, child, children, local_name, text_of, type_of
@@ -34,16 +35,7 @@ KIND: Final = "RuleDescription"
 _EVERYTHING: Final = "1=1"
 _LEVEL: Final = "<CompatibilityLevel>20</CompatibilityLevel>"
 
-_CORRELATION: Final[Mapping[str, str]] = {
-    "CorrelationId": "correlation_id",
-    "MessageId": "message_id",
-    "To": "to",
-    "ReplyTo": "reply_to",
-    "Label": "label",
-    "SessionId": "session_id",
-    "ReplyToSessionId": "reply_to_session_id",
-    "ContentType": "content_type",
-}
+_CORRELATION: Final = {name: field for field, name in CORRELATION_NAMES.items()}
 """The elements of a correlation filter in their order, and the fields that they set."""
 
 

@@ -10,19 +10,10 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from ...broker.model.properties import TARGET_NAMES
+from ...broker.model.properties import CORRELATION_NAMES, TARGET_NAMES
 from ..json_object import JsonObject
 
-_FIELDS: Final[Mapping[str, str]] = {
-    "ContentType": "content_type",
-    "CorrelationId": "correlation_id",
-    "Label": "label",
-    "MessageId": "message_id",
-    "ReplyTo": "reply_to",
-    "ReplyToSessionId": "reply_to_session_id",
-    "SessionId": "session_id",
-    "To": "to",
-}
+_FIELDS: Final = {name: field for field, name in CORRELATION_NAMES.items()}
 
 
 def commands(config: Mapping[str, object]) -> list[str]:

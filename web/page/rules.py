@@ -5,7 +5,7 @@ Does not know what a filter means; `broker.rules` does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +24,7 @@ from ...broker.model.descriptions import (
     TrueFilter,
     TypedText,
 )
+from ...broker.model.properties import CORRELATION_NAMES
 from ...broker.rules import MessageContext
 from ...broker.rules.values import OPAQUE, Value, kind_text, to_text
 from ...story.verdicts import rule_verdict
@@ -35,16 +36,7 @@ from .rendering import value_text
 from .site import Site, address
 
 FILTER_KINDS: Final = ("sql", "correlation", "true", "false")
-CORRELATION_FIELDS: Final = {
-    "correlation_id": "CorrelationId",
-    "message_id": "MessageId",
-    "to": "To",
-    "reply_to": "ReplyTo",
-    "label": "Subject (Label)",
-    "session_id": "SessionId",
-    "reply_to_session_id": "ReplyToSessionId",
-    "content_type": "ContentType",
-}
+CORRELATION_FIELDS: Final[Mapping[str, str]] = {**CORRELATION_NAMES, "label": "Subject (Label)"}
 VALUE_KINDS: Final = ("string", "long", "double", "boolean")
 CHANGED: Final = ("Label", "CorrelationId", "MessageId", "To", "ReplyTo", "SessionId", "ContentType", "PartitionKey")
 
