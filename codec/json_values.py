@@ -111,16 +111,19 @@ def _base64(octets: bytes) -> str:
     return b64encode(octets).decode("ascii")
 
 
-_SPELLINGS: Final[Mapping[type, Callable[..., object]]] = {
-    **dict.fromkeys((int, *_INTEGERS), int),
-    **dict.fromkeys(_DECIMALS, decimals.to_text),
-    **dict.fromkeys((Symbol, Char), str.__str__),
-    float: _number,
-    Float: _single,
-    Timestamp: lambda at: instant_text(at) if INSTANT_MS_MIN <= at <= INSTANT_MS_MAX else int(at),
-    bytes: _base64,
-    uuid.UUID: str,
-}
+_Spelling = Callable[..., object]
+_SPELLINGS: Final = dict[type, _Spelling](
+    {
+        **dict.fromkeys((int, *_INTEGERS), int),
+        **dict.fromkeys(_DECIMALS, decimals.to_text),
+        **dict.fromkeys((Symbol, Char), str.__str__),
+        float: _number,
+        Float: _single,
+        Timestamp: lambda at: instant_text(at) if INSTANT_MS_MIN <= at <= INSTANT_MS_MAX else int(at),
+        bytes: _base64,
+        uuid.UUID: str,
+    }
+)
 """How a value without parts is written, but for null, true, false and strings, which are themselves."""
 
 
