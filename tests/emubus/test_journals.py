@@ -23,6 +23,7 @@ from emubus.storage import (
     Journal,
     StoreError,
     StoreReader,
+    keep_journal,
     mark_store,
     open_store,
     read_manifest,
@@ -122,6 +123,26 @@ def test_a_start_after_a_kill_that_is_killed_at_any_step_loses_nothing(
     kill_at(0)
     assert count > 10  # replay, marks, manifests, the new journal, the old one's end, the stop
     assert seen == {(1, 1), (2, 1), (1, 0)}  # journals in the folder, and in its manifest
+
+
+def test_a_start_after_a_kill_has_the_journal_on_the_disk_before_it_replays_any_of_it(
+    small_folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut between the replays of two stores must not leave one with what the other has lost."""
+    calls: list[str] = []
+
+    def noted(function: Callable[..., None]) -> Callable[..., None]:
+        def call(*arguments: object) -> None:
+            calls.append(function.__name__)
+            function(*arguments)
+
+        return call
+
+    for each in (keep_journal, replay):
+        monkeypatch.setattr(data_folder, each.__name__, noted(each))
+    small.copy(small_folders / "open", tmp_path / "data")
+    rows_of(tmp_path / "data")
+    assert calls == ["keep_journal", *["replay"] * STORES]
 
 
 def test_starts_that_are_killed_one_after_the_other_lose_nothing(

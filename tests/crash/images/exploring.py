@@ -67,12 +67,13 @@ def record(
 
 
 def positions(records: Sequence[Record], ledger: Ledger, count: int, chance: random.Random) -> list[int]:
-    """So many positions, ascending: behind answers, around writes and syncs, and where a journal's lap begins."""
+    """So many positions, ascending: behind answers, around writes and syncs, where a lap begins, in later starts."""
     data = [at for at, each in enumerate(records) if each.kind in (Kind.WRITE, Kind.SYNC, Kind.TRUNCATE)]
     names = [at for at, each in enumerate(records) if each.kind in (Kind.OPEN, Kind.RENAME, Kind.UNLINK, Kind.MKDIR)]
     laps = [at + more for at, each in enumerate(records) if is_lap(each) for more in range(24)]
-    pools = (ledger.answers, data, names, laps, list(beside_syncs(records)))
-    chosen = [chance.choice(chance.choices(pools, (4, 3, 1, 2, 3))[0] or data) for _ in range(count)]
+    records_of_laps = [at + more for at, each in enumerate(records) if is_lap(each) for more in (1, 2)]
+    pools = (ledger.answers, data, names, laps, records_of_laps, list(beside_syncs(records)), list(starts(records)))
+    chosen = [chance.choice(chance.choices(pools, (8, 6, 2, 4, 1, 6, 2))[0] or data) for _ in range(count)]
     return sorted(min(at + chance.randint(0, 1), len(records)) for at in chosen)
 
 
@@ -86,6 +87,16 @@ def beside_syncs(records: Sequence[Record]) -> Iterator[int]:
             first = begun.pop(record.op)
             laps = [each for each in range(first, at) if is_lap(records[each])]
             yield from range(laps[0] + 3, at) if laps else ()
+
+
+def starts(records: Sequence[Record]) -> Iterator[int]:
+    """The positions at which a server starts on what another one has left."""
+    last_note = 0
+    for at, record in enumerate(records):
+        if record.kind is Kind.NOTE:
+            if last_note and b'"ready"' in record.data:
+                yield from range(last_note, at)
+            last_note = at
 
 
 def is_lap(record: Record) -> bool:

@@ -149,10 +149,6 @@ def _lap_before_the_tail(patch: Patch) -> None:
     patch(journal.Journal, "_plan", without)
 
 
-def _replayed_before_kept(patch: Patch) -> None:
-    patch(data_folder, "keep_journal", lambda *_: None)
-
-
 def _no_checksum(patch: Patch) -> None:
     def unchecked(half: memoryview, at: int, seed: int, _: bool) -> Any:
         if at + journal.GROUP.size > len(half):
@@ -182,9 +178,8 @@ FAULTS: Final[dict[str, Callable[[Patch], None]]] = {
     "no-checksum": _no_checksum,
     "files-before-the-tail": _files_before_the_tail,
     "lap-before-the-tail": _lap_before_the_tail,
-    "replayed-before-kept": _replayed_before_kept,
 }
-UNSYNCED: Final = frozenset({"files-before-the-tail", "lap-before-the-tail", "replayed-before-kept"})
+UNSYNCED: Final = frozenset({"files-before-the-tail", "lap-before-the-tail"})
 """Faults of a journal that does not wait."""
 READING: Final = frozenset({"replays-all", "no-checksum"})
 """Faults of what reads a folder after a crash."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from pathlib import Path
 from struct import Struct
@@ -60,15 +60,26 @@ class Record:
 
 
 def read_trace(log: Path) -> list[Record]:
-    """The records of one or several processes that were recorded one after the other."""
+    """The records of one or several processes that were recorded one after the other.
+
+    A write during which its process was killed ends there: the kernel finishes it, and what the next process writes
+    into the same place comes behind it.
+    """
     content, at, found, shift, last_op = log.read_bytes(), 0, list[Record](), 0, 0
+    under_way: dict[int, Record] = {}
     while at + RECORD.size <= len(content):
         kind, phase, flags, failed, op, size, inode, offset = RECORD.unpack_from(content, at)
         if op == 1 and not phase:
             shift = last_op  # another process counts from 1
+            found += (replace(each, is_end=True, offset=len(each.data), data=b"") for each in under_way.values())
+            under_way.clear()
         data = content[at + RECORD.size : at + RECORD.size + size]
         last_op = max(last_op, op + shift)
         found.append(Record(Kind(kind), bool(phase), flags, bool(failed), op + shift, inode, offset, data))
+        if kind == Kind.WRITE and not phase:
+            under_way[op + shift] = found[-1]
+        else:
+            under_way.pop(op + shift, None)
         at += RECORD.size + size
     return found
 
