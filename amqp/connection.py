@@ -232,7 +232,6 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone: free what was kept, in turns, since it may be thousands of links."""
-        del exc
         if self._lost:
             return
         self._closing = self._lost = True
@@ -432,7 +431,6 @@ class Connection(asyncio.Protocol):
             self._close_socket()
 
     def _on_open(self, event: Pointer) -> None:
-        del event
         frames, server, limits = self._frames, self._server, self._limits
         if frames is None or self._opened:
             return
@@ -478,13 +476,11 @@ class Connection(asyncio.Protocol):
     # ---- closing
 
     def _on_close(self, event: Pointer) -> None:
-        del event
         if self._frames is not None:
             self._frames.engine.close()
 
     def _on_input_end(self, event: Pointer) -> None:
         """Proton takes no more input: it found an error, or a frame that it doesn't know."""
-        del event
         engine = None if self._frames is None else self._frames.engine
         if engine is not None and not self._failed and not engine.is_peer_closed():
             problem = engine.transport_error() or "The frame is not one that is expected here."

@@ -51,7 +51,7 @@ class Batch:
         """See `journal.Committable`."""
         return "store-00", self._rows
 
-    def end_commit(self, byte_count: int, error: Exception | None) -> None:  # noqa: ARG002
+    def end_commit(self, byte_count: int, error: Exception | None) -> None:
         """See `journal.Committable`."""
         if error is not None:
             raise error

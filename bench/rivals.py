@@ -84,7 +84,7 @@ class RabbitMQ(Broker):
         end(self._port_mapper)
         self._port_mapper = None
 
-    def address(self, kind: str, size_bytes: int) -> str:  # noqa: ARG002
+    def address(self, kind: str, size_bytes: int) -> str:
         """`classic` (durable) or `quorum` (one replica), both declared at start."""
         return f"/amq/queue/{kind}"
 
@@ -169,7 +169,7 @@ class Artemis(Broker):
         ]
         return self.launch(["java", *words], "ready ")
 
-    def address(self, kind: str, size_bytes: int) -> str:  # noqa: ARG002
+    def address(self, kind: str, size_bytes: int) -> str:
         """It has one queue."""
         return "queue"
 

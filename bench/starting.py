@@ -168,7 +168,7 @@ class Emubus(Broker):
         environment = {**os.environ, "PYTHONPATH": str(self._tree)}
         return self.launch([sys.executable, "-P", "-m", "emubus", "serve", *words], EMUBUS_READY, environment)
 
-    def address(self, kind: str, size_bytes: int) -> str:  # noqa: ARG002
+    def address(self, kind: str, size_bytes: int) -> str:
         """`plain` or `partitioned`."""
         return kind
 
@@ -206,7 +206,7 @@ class Floor(Broker):
         self.port = int(self.log.read_text().split()[0])
         return seconds
 
-    def address(self, kind: str, size_bytes: int) -> str:  # noqa: ARG002
+    def address(self, kind: str, size_bytes: int) -> str:
         """It has one queue."""
         return kind
 

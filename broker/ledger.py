@@ -147,7 +147,6 @@ class Newcomer:
 
     def expel(self, error: BrokerError) -> None:
         """Close its socket: it speaks no protocol yet."""
-        del error
         self._close()
 
     def cut(self) -> None:

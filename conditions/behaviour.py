@@ -151,22 +151,18 @@ class Behaviour:
 
     def due_late_ms(self, path: str, *, is_activation: bool) -> int:
         """How much later a scheduled message becomes active, or a message is removed whose time to live is over."""
-        del path, is_activation
         return 0
 
     def hidden_until(self, path: str, sub_queue: SubQueue, number: int, enqueued_at: int) -> int:
         """Until when receivers do not get a message, nor later ones of its partition (Unix ms); 0: it is there."""
-        del path, sub_queue, number, enqueued_at
         return 0
 
     def lock_cut(self, path: str) -> LockCut | None:
         """How much earlier the locks of the next answer to a receiver end."""
-        del path
         return None
 
     def holds_rules(self, path: str, use: Callable[[], None]) -> bool:
         """Whether it calls `use()` later, by which the changed rules of a subscription are used."""
-        del path, use
         return False
 
     # ---- what adapters ask
@@ -177,22 +173,18 @@ class Behaviour:
 
     def accepts(self, connection: int) -> bool:
         """Whether a new connection (by number) is accepted; otherwise it is reset."""
-        del connection
         return True
 
     def delay_ms(self, passing: Passing) -> int:
         """How much later bytes arrive."""
-        del passing
         return 0
 
     def cut_at(self, passing: Passing) -> int | None:
         """After how many of the bytes the connection is reset; None: it is not."""
-        del passing
         return None
 
     def putting_token(self, connection: int, audience: str) -> BrokerError | None:
         """The refusal of a token that a client puts on its connection (by number) for an audience."""
-        del connection, audience
         return None
 
     def links_per_session_max(self) -> int | None:
@@ -201,17 +193,14 @@ class Behaviour:
 
     def strike(self, attempt: Attempt) -> Strike | None:
         """What happens to an operation; None if it is none of this behaviour's business."""
-        del attempt
         return None
 
     def cache_max(self, address: str) -> int:
         """How many messages more than asked for a front end takes, and keeps locked."""
-        del address
         return 0
 
     def room(self, address: str, unsettled: Callable[[], int]) -> int | None:
         """How many more messages a client gets while its AMQP session has so many unsettled; None: any number."""
-        del address, unsettled
         return None
 
     def delivered(self, address: str, count: int, link: Callable[[], str]) -> None:
@@ -219,7 +208,6 @@ class Behaviour:
 
     def before_admin(self, request: AdminRequest) -> AdminRefusal | None:
         """The refusal of a request of an administration client."""
-        del request
         return None
 
     def after_admin(self, request: AdminRequest) -> None:
@@ -227,7 +215,6 @@ class Behaviour:
 
     def totals_shown(self, path: str, totals: Totals) -> Totals:
         """The counts of an entity that an administration client sees."""
-        del path
         return totals
 
     @property

@@ -287,7 +287,6 @@ class ProtocolDetector(asyncio.Protocol):
         protocol.data_received(self._first)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        del exc
         self._decided()
         self._account.close()
 

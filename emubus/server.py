@@ -95,7 +95,6 @@ class NotReady(asyncio.Protocol):
         transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        del exc
         self._account.close()
 
 

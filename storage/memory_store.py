@@ -68,7 +68,6 @@ class MemoryStore(StoreWithoutJournal):
 
     def begin(self, expected_bytes: int, *, frees: bool = False) -> MemoryBatch:
         """Begin the one batch; see `contract.Store.begin`."""
-        del expected_bytes, frees  # memory has no map to grow, and no room to keep
         self._refuse_unusable()
         if self._batch is not None and self._batch.state is not BatchState.OVER:
             raise StoreError(None, f"a batch is {self._batch.state}; one at a time")

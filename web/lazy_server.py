@@ -125,7 +125,6 @@ class FirstRequest(asyncio.Protocol):
             self._transport.close()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        del exc
         self._end()
         self._account.close()
 

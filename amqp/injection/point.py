@@ -180,7 +180,6 @@ Work = Callable[[Done], None]
 
 
 def _refused(point: InjectionPoint, strike: Strike, work: Work, done: Done) -> None:
-    del work
     if strike.delay_ms:
         point.later(strike.delay_ms, partial(done, strike.error))
     else:
@@ -188,12 +187,11 @@ def _refused(point: InjectionPoint, strike: Strike, work: Work, done: Done) -> N
 
 
 def _ended(point: InjectionPoint, strike: Strike, work: Work, done: Done) -> None:
-    del work, done
     point.end(strike)
 
 
 def _ignored(point: InjectionPoint, strike: Strike, work: Work, done: Done) -> None:
-    del point, strike, work, done
+    pass  # no outcome, ever
 
 
 def _held(point: InjectionPoint, strike: Strike, work: Work, done: Done) -> None:
@@ -205,17 +203,14 @@ def _delayed(point: InjectionPoint, strike: Strike, work: Work, done: Done) -> N
 
 
 def _forgotten(point: InjectionPoint, strike: Strike, work: Work, done: Done) -> None:
-    del point, strike, done
     work(ignore_outcome)
 
 
 def _forgotten_and_cut(point: InjectionPoint, strike: Strike, work: Work, done: Done) -> None:
-    del strike, done
     work(lambda _: point.cut())
 
 
 def _forgotten_and_detached(point: InjectionPoint, strike: Strike, work: Work, done: Done) -> None:
-    del done
     work(lambda _: point.detach(strike.error))
 
 

@@ -115,7 +115,6 @@ class LinkKind:
 
 
 def _needs_nothing(request: AttachRequest) -> tuple[Need, ...]:
-    del request
     return ()
 
 
@@ -156,7 +155,6 @@ def _descriptor_of(value: object) -> object:
 
 
 def _refuse_filter(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
-    del pointer
     factory.context.broker.namespace.find(request.address)  # a missing entity is named first
     raise service_errors.invalid_filter(request.name)
 
@@ -172,7 +170,6 @@ def _wants_selector_in_session(request: AttachRequest) -> bool:
 
 
 def _refuse_selector(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
-    del factory, pointer, request
     raise not_supported()
 
 
@@ -262,7 +259,6 @@ def _is_coordinator(request: AttachRequest) -> bool:
 
 
 def _make_coordinator_link(factory: LinkFactory, pointer: Pointer, request: AttachRequest) -> Link:
-    del request
     context, scope = factory.context, factory.scope(pointer, cross_entity=True)
     accept_link(pointer, context.limits.request_bytes_max)
     return CoordinatorLink(context, pointer, scope)

@@ -158,13 +158,11 @@ class FrameExchange:
             raise BrokerError(Condition.NOT_ALLOWED, f"There is an AMQP session on channel {channel} already.")
 
     def _after_begin(self, channel: int, frame: bytes) -> None:
-        del frame
         session = proton.session_of_next(self.engine)
         if session is not None:
             self._flows.session_began(channel, session)
 
     def _after_batch(self, channel: int, frame: bytes) -> None:
-        del channel, frame
         link = link_of_next(self.engine, PN_DELIVERY, self._context.links)
         if link is not None:
             link.expect_batch()

@@ -132,7 +132,6 @@ class Link:
 
     def take_run(self, collector: Handle) -> bool:
         """Take the plain deliveries or dispositions of this link at the head of `collector`; False if there is none."""
-        del collector
         return False
 
     def on_delivery(self, delivery: Pointer) -> None:

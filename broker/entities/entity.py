@@ -133,12 +133,10 @@ class PartitionHandle:
 
     def announce_session(self, argument: None) -> None:
         """Announce an idle session of this partition to the session dispatcher."""
-        del argument
         self.entity.session_dispatcher.announce(self.index)
 
     def announce_outbox(self, argument: None) -> None:
         """Announce messages in an outbox of this partition to the forwarder."""
-        del argument
         self.entity.on_outbox(self)
 
     def submit(self, request: Request) -> None:

@@ -241,7 +241,6 @@ class SessionReceiver:
 
     def announce(self, argument: None) -> None:
         """Ask for messages: the session has some (again)."""
-        del argument
         self._more = True
         self._ask()
 
@@ -332,7 +331,6 @@ class SessionAccept:
         self._end()
 
     def _accept(self, count: int, reply: Callable[[Received[SessionGrant]], None]) -> Request:
-        del count
         ways = self._announce, self._lost, self._ended_idle
         return AcceptSession(self._session_id, *ways, reply, self._client, self._shared)
 
@@ -350,7 +348,6 @@ class SessionAccept:
         self._granted(self._receiver)
 
     def _give_back(self, index: int, grants: Sequence[SessionGrant]) -> None:
-        del index
         for grant in grants:
             self._entity.partitions[grant.partition_index].submit(ReleaseSession(grant.grant))
 

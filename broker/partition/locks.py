@@ -11,49 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import count, groupby, repeat
 from operator import attrgetter
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
-from ..address import SubQueue
 from ..errors import BrokerError
 from ..identity import folded
-from .ready_queue import SessionQueue
+from .ready_queue import ReadyQueue, SessionQueue
 from .records import Home
 from .requests import AcceptSession
 from .step import SharedLock
-
-
-class LockSource(Protocol):
-    """The queue that a locked message came from and returns to: a ready queue or a session's queue."""
-
-    home: Home
-    deferred_home: Home
-    sub_queue: SubQueue
-
-    def is_first_announcement(self) -> bool:
-        """Whether messages have not been announced yet; marks them as announced."""
-        ...
-
-    def put_back(self, number: int) -> None:
-        """Make a message available again."""
-        ...
-
-    @property
-    def announce(self) -> Callable[[SubQueue], None]:
-        """Effect: the queue has messages."""
-        ...
-
-
-class SessionLock(Protocol):
-    """The session lock of a locked message: its session and end, the session's other locks, its announcement."""
-
-    number: int
-    until_at: int
-    locks: dict[int, Lock]
-
-    @property
-    def announce(self) -> Callable[[None], None]:
-        """Effect: the session has messages (again)."""
-        ...
 
 
 class LockGroup:
@@ -61,7 +26,9 @@ class LockGroup:
 
     __slots__ = ("home", "locks", "own_until_at", "rank", "ready_queue", "session_lock")
 
-    def __init__(self, home: Home, ready_queue: LockSource, until_at: int, session_lock: SessionLock | None) -> None:
+    def __init__(
+        self, home: Home, ready_queue: ReadyQueue | SessionQueue, until_at: int, session_lock: HeldSession | None
+    ) -> None:
         self.home = home
         self.ready_queue = ready_queue
         self.own_until_at = until_at

@@ -419,7 +419,6 @@ class SessionQueue:
 
     def announce(self, sub_queue: SubQueue) -> None:
         """Announce to the session's receiver that the queue has messages."""
-        del sub_queue
         self._announce(None)
 
     def put_back(self, number: int) -> None:

@@ -23,8 +23,8 @@ from ..message.delivered import DeliveryEncoder
 from ..message.message import Message
 from ..message.stored import parse_stored
 from ..model.descriptions import SubscriptionDescription
-from .locks import HeldSession, LockGroup, LockSource
-from .ready_queue import Reader
+from .locks import HeldSession, LockGroup
+from .ready_queue import Reader, ReadyQueue, SessionQueue
 from .records import MESSAGES, Home, Record, expiries_of, message_key, value_of
 from .requests import (
     DeleteMessages,
@@ -318,7 +318,7 @@ class ReceiveHandlers:
         take: Callable[[int, int], list[tuple[int, bytes]]],
         count: int,
         turn: Turn,
-        source: LockSource,
+        source: ReadyQueue | SessionQueue,
         session: int = 0,
     ) -> tuple[Rows, list[int], bool]:
         """Take up to `count` messages, and end those whose time to live is over; `session` is their session's number.
@@ -357,7 +357,12 @@ class ReceiveHandlers:
         return taken, expiries, False
 
     def _new_group(
-        self, ready_queue: LockSource, home: Home, now: int, held: HeldSession | None = None, earlier_ms: int = 0
+        self,
+        ready_queue: ReadyQueue | SessionQueue,
+        home: Home,
+        now: int,
+        held: HeldSession | None = None,
+        earlier_ms: int = 0,
     ) -> LockGroup:
         """The locks, still none, of messages that are delivered now; `held` is their session."""
         until_at = now + self._state.receivable.lock_duration_ms - earlier_ms if held is None else held.until_at

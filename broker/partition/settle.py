@@ -202,7 +202,6 @@ class SettleHandlers:
 
     def expire_locks(self, request: ExpireLocks, turn: Turn) -> None:
         """End the expired locks outside sessions."""
-        del request
         while (group := self._state.locks.first()) is not None and group.until_at <= turn.now:
             self.release(list(group.locks.values()), turn, counted=True)
 

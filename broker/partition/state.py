@@ -15,8 +15,8 @@ from ..address import SubQueue
 from ..message.message import INSTANT_MS_MAX, Message
 from ..message.stored import with_application_properties
 from ..model.descriptions import EntityDescription, TopicDescription
-from .locks import Locks, LockSource
-from .ready_queue import Reader, ReadyQueue, WindowBudget
+from .locks import Locks
+from .ready_queue import Reader, ReadyQueue, SessionQueue, WindowBudget
 from .records import (
     COUNTER_MASK,
     DUE,
@@ -120,7 +120,7 @@ class PartitionState:
             total.set_bytes(own + beside)
         return total.bytes_used or 0
 
-    def announce_ready(self, ready_queue: LockSource, turn: Turn) -> None:
+    def announce_ready(self, ready_queue: ReadyQueue | SessionQueue, turn: Turn) -> None:
         """Announce that a ready queue has messages, once until the dispatcher asks for the next announcement."""
         if ready_queue.is_first_announcement():
             turn.effects.append((ready_queue.announce, ready_queue.sub_queue))

@@ -63,7 +63,6 @@ class InjectedFault(ByChance):
         return attempt.operation in self.operations
 
     def effect(self, attempt: Attempt) -> Strike:
-        del attempt
         effect, _, _ = _KINDS[self.kind]
         refusal = service_errors.throttled(self.on.broker.name) if effect is Effect.REFUSE else None
         return Strike(effect, refusal, self.late_ms)

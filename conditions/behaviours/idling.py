@@ -128,7 +128,6 @@ class RenewalsOnly(Behaviour):
         self._used_at: dict[str, int] = {}
 
     def delivered(self, address: str, count: int, link: Callable[[], str]) -> None:
-        del count
         if self._is_partitioned(address):
             self._used_at[link()] = self.on.clock.now_ms()
 

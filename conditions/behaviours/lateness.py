@@ -74,7 +74,6 @@ class DeadLetterLate(Hiding):
 
     def hidden_until(self, path: str, sub_queue: SubQueue, number: int, enqueued_at: int) -> int:
         """Hide a dead letter from the moment at which a receiver would get it."""
-        del enqueued_at
         if sub_queue is not SubQueue.DEAD_LETTER or not self.covers(path):
             return 0
         asked_at = self._asked_at.setdefault((key_of(path), number), self.on.clock.now_ms())

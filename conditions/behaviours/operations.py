@@ -41,7 +41,6 @@ class ByChance(Behaviour, ABC):
 
     def applies(self, attempt: Attempt) -> bool:
         """Whether the operation is one that this can strike at this time."""
-        del attempt
         return True
 
     @abstractmethod
@@ -55,7 +54,6 @@ class InternalError(ByChance):
     OPERATIONS = (SEND, RECEIVE, REQUEST)
 
     def effect(self, attempt: Attempt) -> Strike:
-        del attempt
         return Strike(Effect.REFUSE, texts.internal())
 
 
@@ -65,7 +63,6 @@ class ContainerClose(ByChance):
     OPERATIONS = (SEND, RECEIVE)
 
     def effect(self, attempt: Attempt) -> Strike:
-        del attempt
         return Strike(Effect.DETACH, texts.container_closing())
 
 
@@ -93,7 +90,6 @@ class AcceptLate(ByChance):
     OPERATIONS = (SEND,)
 
     def effect(self, attempt: Attempt) -> Strike:
-        del attempt
         return Strike(Effect.DELAY, delay_ms=self.number("ms"))
 
 
@@ -122,7 +118,6 @@ class SettleLost(ByChance):
     OPERATIONS = (SETTLE,)
 
     def effect(self, attempt: Attempt) -> Strike:
-        del attempt
         return Strike(Effect.IGNORE)
 
 
@@ -132,7 +127,6 @@ class SettleUnconfirmed(ByChance):
     OPERATIONS = (SETTLE,)
 
     def effect(self, attempt: Attempt) -> Strike:
-        del attempt
         return Strike(Effect.FORGET)
 
 
@@ -142,7 +136,6 @@ class LockLost(ByChance):
     OPERATIONS = (SETTLE, RENEW)
 
     def effect(self, attempt: Attempt) -> Strike:
-        del attempt
         return Strike(Effect.LOSE_LOCK)
 
 
@@ -152,7 +145,6 @@ class Trickle(ByChance):
     OPERATIONS = (RECEIVE,)
 
     def effect(self, attempt: Attempt) -> Strike:
-        del attempt
         return Strike(Effect.LIMIT, count=1, delay_ms=self.number("gap_ms"))
 
 
@@ -162,7 +154,6 @@ class DrySpell(ByChance):
     OPERATIONS = (RECEIVE,)
 
     def effect(self, attempt: Attempt) -> Strike:
-        del attempt
         return Strike(Effect.LIMIT, count=0, delay_ms=self.number("ms"))
 
 
@@ -177,7 +168,6 @@ class PeekPartitionEnd(ByChance):
         return entity is not None and len(entity.partitions) > 1 and attempt.count() > self.number("per_reply")
 
     def effect(self, attempt: Attempt) -> Strike:
-        del attempt
         return Strike(Effect.LIMIT, count=self.number("per_reply"))
 
 

@@ -38,7 +38,6 @@ class ThrottleCredits(Behaviour):
         return Strike(Effect.REFUSE, service_errors.throttled(self.on.broker.name))
 
     def delivered(self, address: str, count: int, link: Callable[[], str]) -> None:
-        del link
         if self.covers(address):
             self.on.shared.bucket.use(count)
 

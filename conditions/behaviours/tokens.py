@@ -20,7 +20,6 @@ class TokenRefused(Behaviour):
     """Tokens are refused although they are good: to clients they look expired, forged, or not checked at all."""
 
     def putting_token(self, connection: int, audience: str) -> BrokerError | None:
-        del connection
         scope = key_of(audience)
         if not self.covers(audience) or not self.chosen(scope) or not self.on.record(scope, "token refused"):
             return None

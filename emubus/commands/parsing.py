@@ -23,7 +23,6 @@ class Parser(argparse.ArgumentParser):
     """A parser for one command."""
 
     def __init__(self, prog: str | None = None, description: str | None = None, *, color: bool = False) -> None:
-        del color  # Python 3.14 passes it to the parsers of actions; the help here has no colours
         super().__init__(prog, description=description, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:

@@ -72,7 +72,6 @@ class SasToken:
 
     def token(self, audience: str) -> Token:
         """The token; ConnectorError(UNAUTHORIZED) if it has expired."""
-        del audience
         return _still_valid(_with_expiry(self.text), "sasToken")
 
 
@@ -131,7 +130,6 @@ class ClientSecret:
 
     def token(self, audience: str) -> Token:
         """A token of the application for Service Bus; ConnectorError(UNAUTHORIZED) if it gets none."""
-        del audience
         try:
             given = self._identity().get_token(SERVICE_BUS_SCOPE)
         except ConnectorError:

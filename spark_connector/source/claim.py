@@ -151,7 +151,6 @@ class Claimer:
 
     def plan(self, start_json: Json, end_json: Json) -> list[InputPartition]:
         """The tasks of a batch, possibly one that an earlier run of the query has begun."""
-        del start_json
         options = self._options
         end = parse_claim_offset(end_json, options.entity, self._claim_id)
         if self._exact is None:

@@ -173,7 +173,6 @@ class WebSocketTransport(asyncio.Transport):
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Set how many buffered bytes pause the protocol."""
-        del low
         self._high = HIGH_WATER_BYTES if high is None else high
 
     def get_write_buffer_size(self) -> int:
