@@ -33,10 +33,6 @@ _PAGE_BYTES: Final = frozenset(1 << power for power in range(9, 16))
 _CHUNK_BYTES: Final = 1 << 20
 
 
-Place = tuple[int, int]
-"""Device and inode of a file."""
-
-
 @dataclass(frozen=True, slots=True)
 class Root:
     """The newer root page: the transaction that wrote it, and how many pages the file may have."""
@@ -97,12 +93,6 @@ def checksum(data_file: Path) -> int:
         while chunk := file.read(_CHUNK_BYTES):
             value = zlib.crc32(chunk, value)
     return value
-
-
-def place_of(data_file: Path | str) -> Place:
-    """Return the place of the file of this name, which another file may have taken. OSError."""
-    status = os.stat(data_file)  # noqa: PTH116 - once per commit: half the cost of Path.stat
-    return status.st_dev, status.st_ino
 
 
 def allocate(file: Path, start: int, end: int) -> None:

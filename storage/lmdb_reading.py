@@ -16,7 +16,7 @@ from typing import Final
 import lmdb
 
 from .contract import FORMAT_VERSION, FORMAT_VERSION_OLDEST, META_TABLE, StoreError, StoreFailed
-from .data_file import Place, has_all_pages, newest_root, place_of
+from .data_file import has_all_pages, newest_root
 
 DATA_FILE: Final = "data.mdb"
 
@@ -49,19 +49,6 @@ def check_file(path: Path) -> None:
         raise StoreFailed(path, f"{DATA_FILE} can't be opened: {error}") from None
     if problems:
         raise StoreFailed(path, f"{DATA_FILE} is cut short: {problems[0]}")
-
-
-def check_place(path: Path, opened: Place | None) -> None:
-    """StoreFailed if the file in folder `path` was deleted or replaced since it was `opened`; LMDB doesn't notice."""
-    if opened is None:
-        return
-    try:
-        found = place_of(f"{path}/{DATA_FILE}")  # at each commit: joining paths costs as much again
-    except OSError:
-        found = None
-    if found != opened:
-        what = "deleted" if found is None else "replaced"
-        raise StoreFailed(path, f"{DATA_FILE} was {what} while the store was open; bring it back or restart")
 
 
 def file_problems(path: Path) -> list[str]:

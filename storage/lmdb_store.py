@@ -50,7 +50,7 @@ from .contract import (
     no_failpoint,
     upgrade_rows,
 )
-from .data_file import Place, allocate, is_full, place_of, rewrite_roots
+from .data_file import allocate, is_full, rewrite_roots
 from .folder import FolderLock, file_mode, keep_private, make_folder, sync_folders
 from .lmdb_handles import LmdbBatch, LmdbView, SharedReader
 from .lmdb_reading import (
@@ -62,7 +62,6 @@ from .lmdb_reading import (
     check_file,
     check_format,
     check_ours,
-    check_place,
     listed_tables,
     table_names,
 )
@@ -110,7 +109,8 @@ class LmdbStore(StoreWithoutJournal):
         self.path = path
         self._synced = synced  # all that the file shows is on the disk
         self._create = create  # until the file exists: a file that is lost later is not made again
-        self._file: Place | None = None  # once it was opened
+        self._file_name = f"{path}/{DATA_FILE}"
+        self._place: tuple[int, int] | None = None  # device and inode of the file, once it was opened
         # Without fsync a commit is a copy into the page cache, cheaper than a switch to another thread and back.
         self.blocking = durability.syncs
         self._tables = checked_names(tables)
@@ -373,8 +373,14 @@ class LmdbStore(StoreWithoutJournal):
             raise StoreFailed(self.path, self._failure)
 
     def refuse_other_file(self) -> None:
-        """StoreFailed if the file was deleted or replaced since it was opened."""
-        check_place(self.path, self._file)
+        """StoreFailed if the file was deleted or replaced since it was opened; LMDB doesn't notice."""
+        try:
+            status = os.stat(self._file_name)  # noqa: PTH116 - once per commit: half the cost of Path.stat
+        except OSError:
+            status = None
+        if status is None or (status.st_dev, status.st_ino) != self._place:
+            what = "deleted" if status is None else "replaced"
+            raise StoreFailed(self.path, f"{DATA_FILE} was {what} while the store was open; bring it back or restart")
 
     def store_error(self, doing: str, error: Exception) -> StoreError:
         """Return the StoreError for `error`: no room, which the next batch acts on, or a failure."""
@@ -417,7 +423,8 @@ class LmdbStore(StoreWithoutJournal):
         data_file = self.path / DATA_FILE
         is_new = self._create and not data_file.exists()
         if not is_new:
-            check_place(self.path, self._file)
+            if self._place is not None:
+                self.refuse_other_file()
             check_file(self.path)
         try:
             if full and not is_new and not self._synced:
@@ -441,7 +448,8 @@ class LmdbStore(StoreWithoutJournal):
                 if full:
                     self._env.sync(True)
                 keep_private(data_file)
-            self._create, self._file, self._synced = False, place_of(data_file), True
+            status = data_file.stat()
+            self._create, self._place, self._synced = False, (status.st_dev, status.st_ino), True
         except (lmdb.Error, OSError) as error:
             if is_new:  # a partial file would be refused at every start
                 data_file.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 /* The thread of a journal in C: what `writing.py` has in Python, without the GIL.
  *
- * Knows how the thread is asked and answers, and how a write is made durable. Does not know what is written. `start` and
- * `finish` belong to one thread, `run` to another one; the pipes say which of the two may touch the writes.
+ * Knows how the thread is asked and answers, and how a write is made durable. Does not know what is written. `run` belongs
+ * to one thread, all else to the one that has the writer now; the pipes say which of the two may touch the writes.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -103,17 +103,20 @@ static void forget_writes(Writer *self)
         Py_CLEAR(self->data[self->count - 1]);
 }
 
-static PyObject *writer_start(Writer *self, PyObject *args)
+/* Takes the writes of a call over; -1 with an exception, and then none. */
+static int take_writes(Writer *self, PyObject *args)
 {
     PyObject *writes;
     int waits = 1;
     if (!PyArg_ParseTuple(args, "O|p", &writes, &waits))
-        return NULL;
-    if (self->count)
-        return PyErr_Format(PyExc_ValueError, "%d writes have not ended", self->count);
+        return -1;
+    if (self->count) {
+        PyErr_Format(PyExc_ValueError, "%d writes have not ended", self->count);
+        return -1;
+    }
     PyObject *all = PySequence_Fast(writes, "writes are a sequence");
     if (!all)
-        return NULL;
+        return -1;
     Py_ssize_t count = PySequence_Fast_GET_SIZE(all);
     if (count > WRITES_MAX)
         PyErr_Format(PyExc_ValueError, "%zd writes at a time; at most %d", count, WRITES_MAX);
@@ -131,13 +134,32 @@ static PyObject *writer_start(Writer *self, PyObject *args)
     }
     Py_DECREF(all);
     self->waits = waits;
-    if (!PyErr_Occurred() && put_byte(self->ask) < 0)
-        PyErr_SetFromErrno(PyExc_OSError);
-    if (PyErr_Occurred()) {
-        forget_writes(self);
+    if (!PyErr_Occurred())
+        return 0;
+    forget_writes(self);
+    return -1;
+}
+
+static PyObject *writer_start(Writer *self, PyObject *args)
+{
+    if (take_writes(self, args) < 0)
         return NULL;
+    if (put_byte(self->ask) < 0) {
+        forget_writes(self);
+        return PyErr_SetFromErrno(PyExc_OSError);
     }
     Py_RETURN_NONE;
+}
+
+static PyObject *writer_write(Writer *self, PyObject *args)
+{
+    if (take_writes(self, args) < 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    write_all(self);
+    Py_END_ALLOW_THREADS
+    forget_writes(self);
+    return Py_BuildValue("ii", self->done_count, self->code);
 }
 
 static PyObject *writer_fileno(Writer *self, PyObject *unused)
@@ -176,6 +198,7 @@ static PyObject *writer_close(Writer *self, PyObject *unused)
     close_end(&self->asked);
     close_end(&self->ended);
     close_end(&self->end);
+    self->fd = -1; /* the file is its owner's, who may close it now */
     Py_RETURN_NONE;
 }
 
@@ -219,6 +242,7 @@ static void writer_dealloc(Writer *self)
 static PyMethodDef WRITER_METHODS[] = {
     {"run", (PyCFunction)writer_run, METH_NOARGS, NULL},
     {"start", (PyCFunction)writer_start, METH_VARARGS, NULL},
+    {"write", (PyCFunction)writer_write, METH_VARARGS, NULL},
     {"fileno", (PyCFunction)writer_fileno, METH_NOARGS, NULL},
     {"finish", (PyCFunction)writer_finish, METH_NOARGS, NULL},
     {"stop", (PyCFunction)writer_stop, METH_NOARGS, NULL},

@@ -1,8 +1,8 @@
 """Writes to a file with waits for the disk, on the caller's thread or on one of its own.
 
 Knows the thread and how it is asked and answers: through pipes, so that an event loop can watch for the answer. Does
-not know what is written. `PythonWriter` is the reference; `Writer` of `_writing.c` does the same and never takes the
-GIL, so that its thread does not wait for the event loop, nor the loop for it.
+not know what is written. `PythonWriter` is the reference; `Writer` of `_writing.c` does the same, its thread
+without the GIL: neither does it wait for the event loop, nor the loop for it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ write, which was not made."""
 
 
 class DiskWriter(Protocol):
-    """Writes on a thread: one `start` at a time, each followed by a `finish`."""
+    """Writes on a thread, or on the caller's: one `start`, followed by its `finish`, or one `write` at a time."""
 
     def run(self) -> None:
         """Make the writes of each `start` until `stop`: the body of the thread."""
@@ -38,6 +38,10 @@ class DiskWriter(Protocol):
 
         Behind each write the thread waits for the disk, behind the last one only if it `waits`.
         """
+        ...
+
+    def write(self, writes: Writes, waits: bool = True, /) -> Written:
+        """Make the writes on the caller's thread, as the thread would; see `start`, also for the errors."""
         ...
 
     def fileno(self) -> int:
@@ -53,7 +57,7 @@ class DiskWriter(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the pipes, after the end of `run`; the file stays open."""
+        """Close the pipes, after the end of `run`; the file stays open, and nothing more is written to it."""
         ...
 
 
@@ -71,17 +75,27 @@ class PythonWriter:
     def run(self) -> None:
         """See `DiskWriter.run`."""
         while os.read(self._asked, 1):
-            self._written = write_all(self._fd, self._writes, waits=self._waits)
+            self._written = self._write_all()
             os.write(self._end, b"\0")
 
     def start(self, writes: Writes, waits: bool = True, /) -> None:
         """See `DiskWriter.start`."""
+        self._take(writes, waits)
+        os.write(self._ask, b"\0")
+
+    def write(self, writes: Writes, waits: bool = True, /) -> Written:
+        """See `DiskWriter.write`."""
+        self._take(writes, waits)
+        written = self._write_all()
+        self._writes = ()
+        return written
+
+    def _take(self, writes: Writes, waits: bool) -> None:
         if self._writes:
             raise ValueError(f"{len(self._writes)} writes have not ended")
         if len(writes) > WRITES_MAX:
             raise ValueError(f"{len(writes)} writes at a time; at most {WRITES_MAX}")
         self._writes, self._waits = writes, waits
-        os.write(self._ask, b"\0")
 
     def fileno(self) -> int:
         """See `DiskWriter.fileno`."""
@@ -105,22 +119,20 @@ class PythonWriter:
         for fd in (self._asked, self._ended, self._end):
             if fd >= 0:
                 os.close(fd)
-        self._asked = self._ended = self._end = -1
+        self._asked = self._ended = self._end = self._fd = -1
 
-
-def write_all(fd: int, writes: Writes, *, waits: bool = True) -> Written:
-    """Write to the file `fd` until a write fails; return what became of them. See `DiskWriter.start` for `waits`."""
-    last = len(writes) - 1
-    for number, (offset, data) in enumerate(writes):
-        try:
-            if os.pwrite(fd, data, offset) != len(data):
-                return number, -errno.ENOSPC
-        except OSError as error:
-            return number, -(error.errno or errno.EIO)
-        if number == last and not waits:
-            continue
-        try:
-            wait_for_disk(fd)
-        except OSError as error:
-            return number, error.errno or errno.EIO
-    return len(writes), 0
+    def _write_all(self) -> Written:
+        last = len(self._writes) - 1
+        for number, (offset, data) in enumerate(self._writes):
+            try:
+                if os.pwrite(self._fd, data, offset) != len(data):
+                    return number, -errno.ENOSPC
+            except OSError as error:
+                return number, -(error.errno or errno.EIO)
+            if number == last and not self._waits:
+                continue
+            try:
+                wait_for_disk(self._fd)
+            except OSError as error:
+                return number, error.errno or errno.EIO
+        return len(self._writes), 0

@@ -14,7 +14,6 @@ import pytest
 
 from emubus.codec.native import native_module
 from emubus.storage import DiskWriter, PythonWriter
-from emubus.storage.journal.writing import write_all
 
 LIMIT_S = 20
 NATIVE = native_module("emubus.storage.journal._writing")
@@ -61,8 +60,11 @@ def test_writes_of_random_places_and_lengths_are_in_the_file(make: Callable[[int
                 offset, data = chance.randrange(60_000), chance.randbytes(chance.randrange(1, 9_000))
                 expected[offset : offset + len(data)] = data
                 writes.append((offset, data))
-            writer.start(writes)
-            assert writer.finish() == (len(writes), 0)
+            if chance.random() < 0.5:
+                writer.start(writes)
+                assert writer.finish() == (len(writes), 0)
+            else:
+                assert writer.write(writes, chance.random() < 0.5) == (len(writes), 0)
             assert path.read_bytes() == expected
 
 
@@ -78,7 +80,7 @@ def test_a_write_that_fails_ends_the_others_and_says_that_nothing_of_it_was_writ
             ([(0, b"c"), (-2, b"d")], (1, -errno.EINVAL)),
         ):
             writer.start(writes)
-            assert writer.finish() == expected == write_all(fd, writes)
+            assert writer.finish() == expected == writer.write(writes)
     assert path.read_bytes() == b"c..."
     with opened("/dev/full", os.O_WRONLY) as fd, running(make, fd) as writer:
         writer.start([(0, b"a")])
@@ -93,6 +95,22 @@ def test_a_wait_for_the_disk_that_fails_says_so(make: Callable[[int], DiskWriter
     with opened("/dev/null", os.O_WRONLY) as fd, running(make, fd) as writer:  # takes all, and can't be synced
         writer.start([(0, b"a"), (0, b"b")])
         assert writer.finish() == (0, errno.EINVAL)
+        assert writer.write([(0, b"a"), (0, b"b")]) == (0, errno.EINVAL)
+        assert writer.write([(0, b"a"), (0, b"b")], False) == (0, errno.EINVAL)  # it waits behind the first one
+        assert writer.write([(0, b"a")], False) == (1, 0)
+
+
+@make_writers
+def test_a_closed_writer_writes_nothing_to_the_file_that_stays_open(
+    make: Callable[[int], DiskWriter], tmp_path: Path
+) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    with opened(path, os.O_RDWR) as fd:
+        writer = make(fd)
+        writer.close()
+        assert writer.write([(0, b"a")]) == (0, -errno.EBADF)
+    assert path.read_bytes() == b""
 
 
 @make_writers
@@ -103,6 +121,8 @@ def test_no_writes_begin_before_the_others_have_ended(make: Callable[[int], Disk
         writer.start([(0, b"first")])
         with pytest.raises(ValueError, match="1 writes have not ended"):
             writer.start([(0, b"other")])
+        with pytest.raises(ValueError, match="1 writes have not ended"):
+            writer.write([(0, b"other")])
         assert writer.finish() == (1, 0)
         writer.start([])
         assert writer.finish() == (0, 0)
