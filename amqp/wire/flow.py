@@ -1,6 +1,6 @@
 """Flow control of one connection: when to read, when links may send, and which flows the client waits for.
 
-Counts the bytes of deliveries that wait for their outcome, or whose last frame has not come. Reading from the socket
+Has the bytes of deliveries that wait for their outcome, or whose last frame has not come. Reading from the socket
 stops while input is unhandled, and while the ledger holds the connection; links that find the socket or the AMQP
 session's window full, or the connection held, wait until output has gone (R6). Does not know what a link is: links pass
 their callables. Owned by a connection.
@@ -23,9 +23,9 @@ class FlowControl:
 
     def __init__(self) -> None:
         self.pending_bytes = 0
-        """Deliveries that wait for their outcome, with what it costs to keep one."""
+        """Deliveries that wait for their outcome, with what it costs to keep one; their links count them."""
         self.partial_bytes = 0
-        """Deliveries of which not all frames have come."""
+        """Deliveries of which not all frames have come; their links count them."""
         self.is_full = False
         """The socket takes no more output."""
         self.is_blocked = False
@@ -40,20 +40,6 @@ class FlowControl:
         """Requests that wait for room for their responses."""
         self.is_over = False
         """The connection has closed, or closes."""
-
-    # ---- deliveries
-
-    def begin(self, cost_bytes: int) -> None:
-        """A delivery waits for its outcome."""
-        self.pending_bytes += cost_bytes
-
-    def end(self, cost_bytes: int) -> None:
-        """Deliveries have their outcome, or are gone with their link."""
-        self.pending_bytes -= cost_bytes
-
-    def change_partial(self, by_bytes: int) -> None:
-        """More of an unfinished delivery has come; negative once it is whole or gone."""
-        self.partial_bytes += by_bytes
 
     # ---- reading
 

@@ -159,7 +159,7 @@ class IncomingDeliveries(Link):
             if run.whole:
                 cost += MEMBER_BYTES * data_sections_max(items[0])
             self._open[run.serial] = cost, len(items)
-            self._flow.begin(cost)
+            self._flow.pending_bytes += cost
             self.receive(run)
 
     def _on_part(self, size: int) -> None:
@@ -172,7 +172,7 @@ class IncomingDeliveries(Link):
 
     def _set_partial(self, size: int) -> None:
         """Count the bytes of the delivery that is arriving."""
-        self._flow.change_partial(size - self._partial_bytes)
+        self._flow.partial_bytes += size - self._partial_bytes
         self._partial_bytes = size
 
     def _on_excess(self, size: int) -> None:
@@ -206,7 +206,7 @@ class IncomingDeliveries(Link):
         cost = waiting_cost if count == waiting_count else waiting_cost * count // waiting_count
         if count < waiting_count:
             self._open[run.serial] = waiting_cost - cost, waiting_count - count
-        self._flow.end(cost)
+        self._flow.pending_bytes -= cost
         if run.is_settled:
             for error in errors.values():
                 self.state.log.warning("settled delivery refused", reason=str(error))
@@ -277,7 +277,7 @@ class IncomingDeliveries(Link):
 
     def gone(self) -> None:
         """As in `Link`; the bytes of the link's deliveries count no longer."""
-        self._flow.end(sum(cost for cost, _ in self._open.values()))
+        self._flow.pending_bytes -= sum(cost for cost, _ in self._open.values())
         self._set_partial(0)
         self._run = None
         super().gone()
