@@ -97,7 +97,8 @@ class Story:
     """The last events of one namespace, while it is switched on."""
 
     def __init__(self, *, is_on: bool = False, messages_max: int = MESSAGES_MAX, bytes_max: int = BYTES_MAX) -> None:
-        self._is_on = is_on
+        self.is_on = is_on
+        """Whether events are kept; `switch` changes it."""
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self._events: deque[Kept] = deque()
@@ -105,10 +106,6 @@ class Story:
         self._message_count = 0
         self._bytes = 0
         self._forgotten_count = 0
-
-    @property
-    def is_on(self) -> bool:
-        return self._is_on
 
     @property
     def message_count(self) -> int:
@@ -122,7 +119,7 @@ class Story:
 
     def switch(self, *, is_on: bool) -> None:
         """Keep events from now on, or no more; those that are kept stay."""
-        self._is_on = is_on
+        self.is_on = is_on
 
     def forget(self) -> None:
         self._forgotten_count += self._message_count
