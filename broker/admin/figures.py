@@ -27,7 +27,7 @@ from ..partition.records import (
     message_key,
 )
 from ..partition.step import Counted
-from ..stores.commit_stats import Histogram
+from ..stores.counts import Histogram
 from ..stores.outage import HEALTHY, Outage
 from ..stores.recovery import Failure
 from ..stores.worker import Worker

@@ -6,7 +6,7 @@ The steps of a batch are numbered, here and where a commit goes on (`committer`,
 2. Each partition executes its requests: memory changes, rows go into the batch, effects aside.
 3. The counters of the partitions that have changed go into the batch, and `due` rows of deleted queues out of it.
 4. The batch is committed; the loop goes on meanwhile. Without a change it is dropped.
-   4.1 `committer` hands it to a group, or to a job on another thread if it commits alone.
+   4.1 It waits for its group; `committer` makes the groups, and has a job on another thread commit what commits alone.
    4.2 `group_commits` starts a group with all batches that wait, of any store.
    4.3 `storage/journal/journal.py` packs their rows, plans one write and has it made.
    4.4 `group_commits` takes the outcomes, starts the next group, and sets the outcome of each batch.
@@ -39,10 +39,9 @@ from ..partition.requests import DeleteRows, ProcessDue
 from ..partition.step import Observer, PartitionRef
 from ..partition.turn import Turn
 from .batches import BATCH_BYTES_MAX, Submitted, can_split, halves, next_batch
-from .commit_stats import CommitStats
 from .committer import Committer
+from .counts import CommitStats, MessageCounts
 from .health import StoreHealth
-from .message_counts import MessageCounts
 from .open_partitions import OpenPartitions
 from .outage import Outage
 from .pace import TURN_US, Pace
@@ -224,7 +223,8 @@ class BatchRunner:
                 await self._suffer(self._health.outage, batch)
             self.is_committing = True
             if self._store.blocking:
-                await self._committer.commit(batch)
+                groups = self._committer.groups.get(batch.shared)
+                await (self._committer if groups is None else groups).commit(batch)
             else:
                 batch.commit()
             committed_us = stopwatch_us()
@@ -234,7 +234,13 @@ class BatchRunner:
         else:
             batch.abort()
             committed_us = began_us
-        of_changed_locks = partitions.keep()  # 5
+        of_changed_locks = {  # 5
+            queue_id: partition
+            for queue_id, partition in partitions.touched.items()
+            if partition.state.locks.undo or partition.has_sessions
+        }
+        for partition in of_changed_locks.values():
+            partition.keep()
         del timers.orphans[: len(orphans)]
         if of_changed_locks or turn.next_due is not None or timers.unwatched:
             timers.batch_ended(partitions.touched, of_changed_locks, turn.next_due)

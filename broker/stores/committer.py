@@ -70,7 +70,8 @@ class Committer:
         self._pool = pool
         self._threads = threads
         self._clock = clock
-        self._groups: dict[CommitTogether, GroupCommits] = {}
+        self.groups: dict[CommitTogether | None, GroupCommits] = {}
+        """By what commits them together (`Committable.shared`, never None): a batch of one may go there directly."""
         self._waiting: deque[_Waiting] = deque()  # batches that commit alone; jobs take them
         self._done: deque[tuple[asyncio.Future[None], BaseException | None]] = deque()  # jobs add to it
         self._jobs: set[_Job] = set()
@@ -85,9 +86,9 @@ class Committer:
         """
         together = batch.shared
         if together is not None:
-            groups = self._groups.get(together)
+            groups = self.groups.get(together)
             if groups is None:
-                groups = self._groups[together] = GroupCommits(together, self._clock)
+                groups = self.groups[together] = GroupCommits(together, self._clock)
             return groups.commit(batch)
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
@@ -100,13 +101,13 @@ class Committer:
     @property
     def failures(self) -> list[Failure]:
         """Why some batches do not commit in groups, which they otherwise would."""
-        return [groups.failure for groups in self._groups.values() if groups.failure is not None]
+        return [groups.failure for groups in self.groups.values() if groups.failure is not None]
 
     async def forget_groups(self) -> None:
         """Stop watching the journals of groups, which are about to be closed; no group may be under way."""
-        for groups in self._groups.values():
+        for groups in self.groups.values():
             await groups.close()
-        self._groups.clear()
+        self.groups.clear()
 
     def _start_jobs(self) -> None:
         self._starting = False

@@ -47,18 +47,6 @@ class OpenPartitions:
         partition = self.by_queue_id.get(queue_id)
         return self._activity.get(queue_id, 0) if partition is None else partition.state.last_activity_at
 
-    def keep(self) -> dict[int, Partition]:
-        """Keep the changes of the batch: it is committed, or had nothing to store.
-
-        Returns the partitions, by queue id, that may have changed locks of messages or sessions.
-        """
-        changed: dict[int, Partition] = {}
-        for queue_id, partition in self.touched.items():
-            if partition.state.locks.undo or partition.has_sessions:
-                partition.keep()
-                changed[queue_id] = partition
-        return changed
-
     def roll_back(self, view: Reader) -> None:
         """Undo the batch: its partitions reload from `view` (the committed rows) and restore their locks."""
         for queue_id, partition in self.touched.items():

@@ -1,15 +1,23 @@
-"""What happened to messages, counted by entity since the start, as plain integers.
+"""What the batches of one messaging store did since the start, as plain integers: commits, and messages by entity.
 
-Knows how many reasons of dead letters an entity counts apart. Does not know entities: an entity's partition is its
-queue id. A partition in which nothing happened takes no memory. Owned by a `Worker`.
+Knows the bounds of the histograms, and how many reasons of dead letters an entity counts apart. Does not know clocks,
+Prometheus and entities: an entity's partition is its queue id. A partition in which nothing happened takes no memory.
+Owned by a `Worker`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ..partition.step import Counted, Counts
+
+LATENCY_BOUNDS_US: Final = (100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000)
+"""Microseconds; longer commits are counted after the last bound."""
+
+SIZE_BOUNDS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)
+"""Requests in one batch."""
 
 REASONS_MAX: Final = 20
 """Reasons of dead letters that a partition counts apart; clients make up their own."""
@@ -19,6 +27,40 @@ OfPartition = Mapping[tuple[Counted, str], int]
 """How often, by what happened and the sub-queue, or the reason of dead letters; "" without either."""
 
 NOTHING: Final[OfPartition] = {}
+
+
+class Histogram:
+    """Counts of values up to each of `bounds` (and above the bound before), and the sum of the values."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[int]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0
+
+
+class CommitStats:
+    """Histograms of one store's commits: latency (microseconds) and requests per batch; the number of failures."""
+
+    __slots__ = ("failures", "latency_us", "sizes")
+
+    def __init__(self) -> None:
+        self.latency_us = Histogram(LATENCY_BOUNDS_US)
+        self.sizes = Histogram(SIZE_BOUNDS)
+        self.failures = 0
+
+    def committed(self, request_count: int, took_us: int) -> None:
+        """Count a commit."""
+        latency_us, sizes = self.latency_us, self.sizes
+        latency_us.counts[bisect_left(LATENCY_BOUNDS_US, took_us)] += 1
+        latency_us.total += took_us
+        sizes.counts[bisect_left(SIZE_BOUNDS, request_count)] += 1
+        sizes.total += request_count
+
+    def failed(self) -> None:
+        """Count a failed commit."""
+        self.failures += 1
 
 
 class MessageCounts:
