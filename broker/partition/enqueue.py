@@ -7,6 +7,7 @@ Does not know how outbox messages reach their targets (`outbox`). Owned by a `Pa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -84,7 +85,7 @@ class EnqueueHandlers:
         if error is None or request.whole:
             if error is not None:
                 self._note_refused(request, error, turn)
-            turn.effects.append((request.finish, error))
+            turn.effects.append((partial(request.ended, request), error))
             return
         seen_ids: set[int] = set()
         for start in range(len(messages)):  # there is room for some, perhaps
@@ -94,7 +95,7 @@ class EnqueueHandlers:
                 self.store_all(part.messages, turn, seen_ids, part)
             else:
                 self._note_refused(part, error, turn)
-            turn.effects.append((part.finish, error))
+            turn.effects.append((partial(part.ended, part), error))
 
     def _appends(self, messages: Sequence[Message]) -> bool:
         """Whether the messages only go to the end of the ready queue."""

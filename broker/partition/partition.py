@@ -1,7 +1,7 @@
 """One partition of an entity: a pure state machine that decides everything about the partition's messages (R2).
 
-`apply(request, turn)` executes one request: it changes memory, and adds rows for the store and effects for callers to
-the batch's `Turn`. It reads stored rows only through the turn's view. Does not know clocks (a turn has its instant),
+A handler executes one request: it changes memory, and adds rows for the store and effects for callers to the batch's
+`Turn`. It reads stored rows only through the turn's view. Does not know clocks (a turn has its instant),
 sockets, other stores, and how a batch is committed. Owned by the `Worker` of its messaging store.
 
 **Homes.** A message is in one home (`records.Home`), which is part of its row's key. Besides the rows there are in
@@ -43,7 +43,7 @@ docs/architecture/life-cycle.md has every move with its request; it is made by r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from .. import service_errors
@@ -98,7 +98,6 @@ from .requests import (
     ReleaseSession,
     Renew,
     RenewSession,
-    Request,
     Reserve,
     Resubmit,
     Schedule,
@@ -120,6 +119,19 @@ PREFIXED_TABLES = (SESSIONS, SESSION_MESSAGES, SESSION_HEADS, SESSION_STATE, DUP
 
 Handler = Callable[..., None]
 """Takes a request and the turn that it is executed in."""
+
+
+class _Handlers(dict[type, Handler]):
+    """The handlers that a partition has needed, by type of request: there are thousands of partitions."""
+
+    __slots__ = ("_find",)
+
+    def __init__(self, find: Callable[[type], Handler]) -> None:
+        self._find = find
+
+    def __missing__(self, kind: type) -> Handler:
+        handler = self[kind] = self._find(kind)
+        return handler
 
 
 class Partition:
@@ -148,19 +160,11 @@ class Partition:
         self._receive = ReceiveHandlers(self.state, self._sessions)
         self.enqueue = EnqueueHandlers(self.state, self._sessions, lambda other, at: sibling(other, at).enqueue)
         self._outbox = OutboxHandlers(self.state, self.enqueue)
-        self._handlers: dict[type, Handler] = {}  # those that were needed: there are thousands of partitions
+        self.handlers: Mapping[type, Handler] = _Handlers(self._handler)
+        """By type of request: each executes one, updates memory, and adds changes and effects to the turn. At the end
+        of the batch the worker calls `keep` or `roll_back`."""
 
     # ---- the worker's interface
-
-    def apply(self, request: Request, turn: Turn) -> None:
-        """Execute `request`: update memory, add changes and effects to `turn`.
-
-        At the end of the batch the worker calls `keep` or `roll_back`.
-        """
-        handler = self._handlers.get(type(request))
-        if handler is None:
-            handler = self._handlers[type(request)] = self._handler(type(request))
-        handler(request, turn)
 
     def keep(self) -> None:
         """Keep the changes of the batch: it is committed, or had nothing to store."""

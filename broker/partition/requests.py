@@ -1,7 +1,7 @@
 """Requests to a partition, as data.
 
-A request holds its arguments and the callable that gets the answer. `Partition.apply` executes it and adds changes and
-effects to a `Step`. Does not know stores, clocks and the wire. Without methods to compare and print requests a start is
+A request holds its arguments and the callable that gets the answer. `Partition.handlers` execute it and add changes and
+effects to a `Turn`. Does not know stores, clocks and the wire. Without methods to compare and print requests a start is
 3 ms shorter. Every request has `fail(error)`: if the request's batch is not committed, the worker calls it instead of
 the request's effects (R3). Exactly one call of `done` or `reply` answers a request, on the event-loop thread; they must
 not raise.
@@ -94,11 +94,9 @@ class Send:
     by: str = ""  # the client
     matches: Mapping[int, object] | None = None  # of a topic's messages by their identities, if they are known
 
-    def finish(self, error: BrokerError | None) -> None:
-        """Report that the part is durable, or refused."""
+    def fail(self, error: BrokerError) -> None:
+        """Report that the part is refused."""
         self.ended(self, error)
-
-    fail = finish
 
     def slice(self, start: int, stop: int) -> Send:
         """The part of messages `start` to `stop`."""

@@ -290,7 +290,7 @@ class BatchRunner:
                     continue
                 partition, last_ref = open_partitions.get(ref.queue_id) or touch(ref, batch), ref
                 touched[ref.queue_id] = partition
-            partition.apply(request, turn)
+            partition.handlers[type(request)](request, turn)
             written_bytes += turn.write_to(batch)
         return done_count, written_bytes > 0
 

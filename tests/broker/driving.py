@@ -142,7 +142,7 @@ class Driver:
         if self.partition is None:
             self.partition = Partition(self.place, batch, self.budget, self._no_sibling)
         for request in requests:
-            self.partition.apply(request, turn)
+            self.partition.handlers[type(request)](request, turn)
             turn.write_to(batch)
         turn.write_counters(batch)
         try:

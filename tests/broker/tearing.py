@@ -217,7 +217,7 @@ class Cell:
         self._seen.clear()
         changed = False
         for ref, request in requests:
-            self._sibling(ref, batch).apply(request, turn)
+            self._sibling(ref, batch).handlers[type(request)](request, turn)
             changed = turn.write_to(batch) > 0 or changed
         changed = turn.write_counters(batch) or changed
         try:
