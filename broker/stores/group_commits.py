@@ -45,7 +45,8 @@ class GroupCommits:
     def __init__(self, together: CommitTogether, clock: Clock) -> None:
         self._together = together
         self._clock = clock
-        self._waiting: list[tuple[object, asyncio.Future[None]]] = []
+        self._waiting: list[object] = []
+        self._outcomes: list[asyncio.Future[None]] = []  # of those that wait
         self._under_way: list[asyncio.Future[None]] = []
         self._starting = False  # a group starts at the end of this turn of the event loop, or soon
         self._loop = asyncio.get_running_loop()
@@ -60,7 +61,8 @@ class GroupCommits:
     def commit(self, batch: object) -> asyncio.Future[None]:
         """Commit `batch`; the future gets None or the exception of its commit."""
         ended: asyncio.Future[None] = self._loop.create_future()
-        self._waiting.append((batch, ended))
+        self._waiting.append(batch)
+        self._outcomes.append(ended)
         if self._starting or self._under_way:
             return ended
         if self._together.waits:
@@ -76,10 +78,9 @@ class GroupCommits:
         began_us = self._clock.stopwatch_us()
         if self._syncing is not None and began_us - self._sync_began_us > SYNC_LATE_US:
             return  # `_synced` starts it
-        batches = [batch for batch, _ in self._waiting]
         here = not self._together.waits and began_us >= self._elsewhere_until_us
         try:
-            started = self._together.start(batches, here=here)
+            started = self._together.start(self._waiting, here=here)
         except Exception as error:
             for ended in self._take_waiting():
                 report(ended, error)
@@ -96,8 +97,8 @@ class GroupCommits:
             self._ended()
 
     def _take_waiting(self) -> list[asyncio.Future[None]]:
-        waiting, self._waiting = self._waiting, []
-        return [ended for _, ended in waiting]
+        outcomes, self._outcomes, self._waiting = self._outcomes, [], []
+        return outcomes
 
     def _ended(self) -> None:
         """Step 4.4: take the outcomes of the group; the next one begins first."""
