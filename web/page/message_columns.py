@@ -29,7 +29,7 @@ def _expires(view: MessageView) -> str:
 
 def _scheduled(view: MessageView) -> str:
     value = view.json["annotations"].get("x-opt-scheduled-enqueue-time")
-    return value["value"].replace("T", " ").replace("+00:00", " UTC") if isinstance(value, dict) else ""
+    return value["value"].replace("T", " ").replace("Z", " UTC") if isinstance(value, dict) else ""
 
 
 def _state(view: MessageView) -> str:
