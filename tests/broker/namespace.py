@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -66,10 +67,12 @@ class CheckedBroker(Broker):
 
     running: ClassVar[list[CheckedBroker]] = []
     loses_writes = False
+    started_by: str | None = None
 
     def start(self, topology: Topology, *, only_if_new: bool = False) -> None:
         """Start, and join `running`."""
         super().start(topology, only_if_new=only_if_new)
+        self.started_by = os.environ.get("PYTEST_CURRENT_TEST")
         self.running.append(self)
 
     async def stop(self) -> None:
@@ -91,6 +94,9 @@ def brokers_stop(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture
 async def _brokers_stop() -> AsyncIterator[None]:
+    left = [each.started_by for each in CheckedBroker.running]
+    CheckedBroker.running.clear()  # their loop is closed
+    assert left == [], "these tests don't have the fixture `brokers_stop`"
     yield
     failures: list[Exception] = []
     while CheckedBroker.running:

@@ -20,9 +20,7 @@ from emubus.telemetry.observers import Observers
 from emubus.telemetry.spans import SpanObserver
 
 from ..broker.driving import encoded
-from ..broker.namespace import Receiver, _brokers_stop, brokers_stop, open_broker, send
-
-__all__ = ["_brokers_stop", "brokers_stop"]
+from ..broker.namespace import Receiver, open_broker, send
 
 TRACE_ID = 0x0AF7651916CD43DD8448EB211C80319C
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
