@@ -43,9 +43,12 @@ _ISO_UNITS_S: Final[Mapping[str, int]] = {
     "seconds": 1,
 }
 _CLOCK: Final = re.compile(
-    r"(?:(?P<days>\d{1,8})\.)?(?P<hours>\d{1,2}):(?P<minutes>\d{1,2})(?::(?P<seconds>\d{1,2})(?:\.(?P<fraction>\d{1,7}))?)?",
+    r"(?:(?P<days>\d+)(?:\.|:(?=\d+:\d+:)))?"
+    r"(?P<hours>\d+):(?P<minutes>\d+)(?::(?P<seconds>\d+)(?:\.(?P<fraction>\d{1,7}))?)?",
     re.ASCII,
 )
+_CLOCK_CHARS_MAX: Final = 60
+_TICKS_MAX: Final = 2**63 - 1
 _WITH_UNIT: Final = re.compile(r"(?P<whole>\d{1,15})(?:\.(?P<fraction>\d{1,9}))?\s*(?P<unit>[a-z]+)", re.ASCII)
 _UNITS_MS: Final[Mapping[str, int]] = {
     # Spark's own spellings, too, because users know them from triggers and watermarks.
@@ -70,16 +73,22 @@ def iso_ticks(text: str) -> int | None:
 
 
 def clock_ticks(text: str) -> int | None:
-    """The ticks of .NET's `[days.]hours:minutes[:seconds[.fraction]]`; None if it is none.
+    """The ticks of .NET's `[days.]hours:minutes[:seconds[.fraction]]` without a sign; None if it is none.
 
-    One digit is enough for each, as for TimeSpan.Parse (dotnet/api/system.timespan.parse).
+    As TimeSpan.Parse reads it (dotnet/fundamentals/runtime-libraries/system-timespan-parse; `tests/codec/csharp` has
+    what .NET answers). But for days alone: a number has another unit at each face.
     """
-    found = _CLOCK.fullmatch(text)
+    found = _CLOCK.fullmatch(text.strip()) if len(text) <= _CLOCK_CHARS_MAX else None
     if found is None:
         return None
     days, hours, minutes, seconds = (int(found[unit] or 0) for unit in ("days", "hours", "minutes", "seconds"))
+    if found["days"] is None and found["seconds"] is not None and found["fraction"] is None and hours > 23:
+        days, hours, minutes, seconds = hours, minutes, seconds, 0  # .NET takes 24:00:00 for 24 days
+    if hours > 23 or minutes > 59 or seconds > 59:
+        return None
     total_s = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    return total_s * TICKS_PER_S + _fraction(found["fraction"], TICKS_PER_S)
+    ticks = total_s * TICKS_PER_S + _fraction(found["fraction"], TICKS_PER_S)
+    return ticks if ticks <= _TICKS_MAX else None
 
 
 def unit_ticks(text: str) -> int | None:
