@@ -112,18 +112,17 @@ def _base64(octets: bytes) -> str:
 
 
 _Spelling = Callable[..., object]
-_SPELLINGS: Final = dict[type, _Spelling](
-    {
-        **dict.fromkeys((int, *_INTEGERS), int),
-        **dict.fromkeys(_DECIMALS, decimals.to_text),
-        **dict.fromkeys((Symbol, Char), str.__str__),
-        float: _number,
-        Float: _single,
-        Timestamp: lambda at: instant_text(at) if INSTANT_MS_MIN <= at <= INSTANT_MS_MAX else int(at),
-        bytes: _base64,
-        uuid.UUID: str,
-    }
+_SPELLED: Final[tuple[tuple[tuple[type, ...], _Spelling], ...]] = (
+    ((int, *_INTEGERS), int),
+    (tuple(_DECIMALS), decimals.to_text),
+    ((Symbol, Char), str.__str__),
+    ((float,), _number),
+    ((Float,), _single),
+    ((Timestamp,), lambda at: instant_text(at) if INSTANT_MS_MIN <= at <= INSTANT_MS_MAX else int(at)),
+    ((bytes,), _base64),
+    ((uuid.UUID,), str),
 )
+_SPELLINGS: Final = dict[type, _Spelling]((kind, spelling) for kinds, spelling in _SPELLED for kind in kinds)
 """How a value without parts is written, but for null, true, false and strings, which are themselves."""
 
 
