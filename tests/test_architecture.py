@@ -11,7 +11,10 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("amqp", "broker", "codec", "conditions", "emubus", "spark_connector", "storage", "story", "telemetry", "web")
+FOLDERS = (
+    *("amqp", "broker", "codec", "conditions", "declared", "emubus"),
+    *("spark_connector", "storage", "story", "telemetry", "web"),
+)
 GROUND = "broker"  # the files of broker/ itself, but for the two of its facade
 FACADE = "broker/facade"
 AMQP = "amqp"  # a connection's context: the files of amqp/ itself, but for those of its roof
@@ -52,7 +55,7 @@ ROOM_BY_FILE = {  # files that are another room than their folder's
 }
 ADAPTER_SEES = {
     *(GROUND, FACADE, "broker/admin", "broker/message", "broker/model", "broker/rules", "codec"),
-    *("conditions", "conditions/behaviours", "story"),
+    *("conditions", "conditions/behaviours", "declared", "story"),
 }
 MAY_IMPORT: dict[str, set[str]] = {  # room: what it may import besides itself
     "codec": set(),
@@ -76,6 +79,7 @@ MAY_IMPORT: dict[str, set[str]] = {  # room: what it may import besides itself
     },
     "conditions": {GROUND, FACADE, "broker/message", "conditions/behaviours"},
     "conditions/behaviours": {GROUND, FACADE, "broker/model", "conditions"},
+    "declared": {GROUND, "broker/model", "broker/rules", "codec"},
     "story": {GROUND, FACADE, "broker/message", "broker/model", "broker/rules", "codec"},
     "telemetry": {GROUND, FACADE, "broker/admin", "broker/message", "broker/model", "codec", "conditions"},
     "amqp/wire": {GROUND, FACADE, "codec"},
@@ -108,9 +112,9 @@ MAY_IMPORT: dict[str, set[str]] = {  # room: what it may import besides itself
     SPARK_READERS: {SPARK, SPARK_OPTIONS, SPARK_PLANNERS, "spark_connector/source/several"},
     SPARK_FACADE: {SPARK, SPARK_OPTIONS, SPARK_READERS, "spark_connector/sink", "spark_connector/source/several"},
     "spark_connector/pipelines": {SPARK, SPARK_OPTIONS, SPARK_FACADE, "codec"},
-    "emubus/config_file": {GROUND, "broker/admin", "broker/model", "broker/rules", "codec"},
+    "emubus/config_file": {GROUND, "broker/admin", "broker/model", "broker/rules", "codec", "declared"},
     "emubus": {
-        *(GROUND, FACADE, "broker/admin", "broker/model", "codec", "conditions", "story"),
+        *(GROUND, FACADE, "broker/admin", "broker/model", "codec", "conditions", "declared", "story"),
         *(AMQP, AMQP_ROOF, "emubus/config_file", "storage", "telemetry", WEB, WEB_SERVER),
     },
     "emubus/kit": {
@@ -118,11 +122,11 @@ MAY_IMPORT: dict[str, set[str]] = {  # room: what it may import besides itself
         *("emubus", WEB, "web/atom", "web/control"),
     },
     "emubus/importing": {
-        *(GROUND, "broker/model", "emubus", "emubus/config_file", "emubus/kit", WEB, "web/atom"),
+        *(GROUND, "broker/model", "declared", "emubus", "emubus/config_file", "emubus/kit", WEB, "web/atom"),
         *(SPARK, "spark_connector/codec", "spark_connector/wire"),  # the import of messages is a client
     },
     "emubus/commands": {
-        *(GROUND, FACADE, "broker/admin", "broker/model", "codec", "conditions"),
+        *(GROUND, FACADE, "broker/admin", "broker/model", "codec", "conditions", "declared"),
         *("emubus", "emubus/config_file", "emubus/importing", "emubus/kit", "spark_connector/wire"),
     },
     ENTRIES: {

@@ -16,6 +16,7 @@ FOLDERS = (
     "broker",
     "codec",
     "conditions",
+    "declared",
     "docker",
     "docs",
     "emubus",

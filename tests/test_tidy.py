@@ -35,6 +35,7 @@ PACKAGES = (
     "broker",
     "codec",
     "conditions",
+    "declared",
     "storage",
     "story",
     "spark_connector",
