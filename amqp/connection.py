@@ -36,6 +36,7 @@ from .server_state import ServerState
 from .watch import Watch
 from .wire.clients import wants_padding, wants_pause
 from .wire.engine import AttachRequest, Pointer, lib
+from .wire.flow import FEW_BUFFERS_BYTES
 from .wire.frame_reader import FRAMES_MAX
 from .wire.sasl import SaslServer, Stage
 
@@ -58,6 +59,7 @@ class Connection(asyncio.Protocol):
         shared = server.broker, server.access, server.clock, server.limits, server.conditions, server.aside
         self.context = LinkContext(self, *shared, number, account)
         self._flow, self._memory, self._log = self.context.flow, account, self.context.log
+        self._flow.buffers = server.buffers
         # from the socket on
         self._transport: asyncio.Transport | None = None
         self._path: Path | None = None  # while conditions are on
@@ -151,7 +153,7 @@ class Connection(asyncio.Protocol):
             return True
         if self._lost:
             return False
-        data, at, frames, goes_on = self._unread, 0, self._frames, True
+        data, at, frames, flow, goes_on = self._unread, 0, self._frames, self._flow, True
         try:
             if frames is not None and 0 < len(data) <= self._small_bytes and not (self._failed or self._closing):
                 if self._flush_scheduled:
@@ -160,11 +162,12 @@ class Connection(asyncio.Protocol):
                 goes_on = (at < len(data) or frames.has_left) and self._clock.stopwatch_us() < until_us
             if goes_on:
                 at = self._handle_in_goes(data, at, until_us)
+            flow.measure()
             self._flush()
         except Exception as error:
             self.crash(error)
         self._unread = b"" if self._failed or self._closing else data[at:]
-        if self._flow.is_stopped:
+        if flow.is_stopped or flow.kept_bytes > FEW_BUFFERS_BYTES:
             self._update_reading()
         if self._chores:
             self._do_chores(until_us)
@@ -256,6 +259,7 @@ class Connection(asyncio.Protocol):
             self._frames = None
             self._memory.close()  # its gauges ask Proton
             frames.free()
+            self._flow.drop_buffers()
         self._memory.close()
         self.context.answered.clear()
         self._log.debug("connection closed")
@@ -413,6 +417,9 @@ class Connection(asyncio.Protocol):
                 self._write(freed)
         if frames.engine.ended and not self._failed:
             self._close_socket()
+        flow.unwritten_bytes = 0
+        if flow.is_stopped:
+            self._update_reading()
         if flow.waiting or flow.replies:
             flow.resume_held()
 

@@ -133,6 +133,7 @@ class LinkContext(ConnectionState):
         self._copying = asyncio.Lock()
         self._copies_bytes = self._replies_bytes = self._endpoints_bytes = 0
         account.enter(Use.PENDING, lambda: PENDING_FACTOR * self.flow.pending_bytes)
+        account.enter(Use.BUFFERS, lambda: max(0, self.flow.kept_bytes - self.flow.delivery_bytes))
         account.enter(Use.PARTIAL, lambda: self.flow.partial_bytes)
         account.enter(Use.COPIES, lambda: self._copies_bytes)
         account.enter(Use.REPLIES, lambda: self._replies_bytes)

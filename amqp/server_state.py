@@ -20,6 +20,7 @@ from ..conditions.network import Network
 from .injection.faults import Faults
 from .limits import Limits
 from .link_context import LinkContext
+from .wire.flow import DeliveryBuffers
 
 JMS_CAPABILITIES = ("DELAYED_DELIVERY", "SHARED-SUBS")  # without them Qpid JMS does not ask for either [jms 1.2]
 
@@ -56,6 +57,7 @@ class ServerState:
             limits.slice_us, limits.turn_us, limits.strangers_turn_us, clock.stopwatch_us, clock.computed_us
         )
         self.aside = Aside()
+        self.buffers = DeliveryBuffers()
         self._connections_max = connections_max
         self._all_freed = asyncio.Event()
         broker.namespace.on_keys_changed(self._keys_changed)

@@ -54,6 +54,7 @@ class Use(Enum):
     TLS = "tls", Need.WORK
     OUTPUT = "unread_output", Need.READING
     PARTIAL = "unfinished_deliveries", Need.SENDING
+    BUFFERS = "buffers_of_past_deliveries", Need.SENDING
     ASSEMBLY = "unfinished_websocket_messages", Need.SENDING
     BODIES = "http_bodies", Need.SENDING
     REPLIES = "responses_without_credit", Need.SENDING

@@ -206,7 +206,10 @@ class IncomingDeliveries(Link):
         cost = waiting_cost if count == waiting_count else waiting_cost * count // waiting_count
         if count < waiting_count:
             self._open[run.serial] = waiting_cost - cost, waiting_count - count
-        self._flow.pending_bytes -= cost
+        flow = self._flow
+        flow.pending_bytes -= cost
+        if flow.is_full:
+            flow.unwritten_bytes += cost
         if run.is_settled:
             for error in errors.values():
                 self.state.log.warning("settled delivery refused", reason=str(error))

@@ -8,10 +8,11 @@ from structlog.testing import capture_logs
 from emubus.amqp.limits import Limits
 from emubus.amqp.link_context import PENDING_FACTOR
 from emubus.amqp.wire.engine import lib
+from emubus.amqp.wire.flow import BUFFERS_BYTES_MAX, CONNECTION_BUFFERS_BYTES_MAX, FEW_BUFFERS_BYTES
 from emubus.amqp.wire.incoming_deliveries import KEEPING_BYTES, MEMBER_BYTES
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.ledger import LOOK_MS, PATIENCE_LOOKS, Caps, Ledger
+from emubus.broker.ledger import LOOK_MS, PATIENCE_LOOKS, Caps, Ledger, Use
 from emubus.broker.model.profiles import MIB, Profile, limits_for
 from emubus.codec.encode import encode
 from emubus.codec.frames import EMPTY_FRAME
@@ -342,9 +343,85 @@ async def test_too_much_that_waits_for_its_outcome_stops_the_reading_until_a_qua
     assert wire.socket.reading
     assert wire.server.context.flow.pending_bytes == 2 * (30_000 + KEEPING_BYTES)
     look(wire, PATIENCE_LOOKS)
-    assert wire.server.context.memory.kept < 10_000
+    flow = wire.server.context.flow
+    assert wire.server.context.memory.kept - (flow.kept_bytes - flow.delivery_bytes) < 10_000
     wire.lose()
-    assert wire.server.context.flow.pending_bytes == 0
+    assert flow.pending_bytes == 0
+
+
+LARGE = bytes(60_000)
+
+
+def send_large(wire: Wire, count: int) -> None:
+    for _ in range(count):
+        wire.write(wire.transfer(LARGE))
+
+
+async def test_more_deliveries_wait_than_a_connection_may_keep_buffers_for() -> None:
+    wire = Wire()
+    wire.open()
+    wire.broker.q.waiting = []
+    wire.attach_sender()
+    flow, fits = wire.server.context.flow, CONNECTION_BUFFERS_BYTES_MAX // (len(LARGE) + KEEPING_BYTES)
+    send_large(wire, fits)
+    assert wire.socket.reading
+    send_large(wire, 1)
+    assert not wire.socket.reading
+    wire.broker.q.answer_all()
+    await wire.turn()
+    assert wire.socket.reading
+    assert (flow.pending_bytes, flow.kept_bytes) == (0, (fits + 1) * (len(LARGE) + KEEPING_BYTES))
+    assert wire.server.context.memory.by_use()[Use.BUFFERS] == flow.kept_bytes
+    wire.lose()
+    assert flow.buffers.bytes == 0
+
+
+async def test_where_others_keep_many_buffers_a_connection_gets_few_and_reuses_them() -> None:
+    wire = Wire()
+    wire.open()
+    wire.broker.q.waiting = []
+    wire.attach_sender()
+    flow = wire.server.context.flow
+    send_large(wire, 20)
+    wire.broker.q.answer_all()
+    await wire.turn()
+    kept = flow.kept_bytes
+    flow.buffers.bytes += BUFFERS_BYTES_MAX  # of others
+    while wire.socket.reading:
+        send_large(wire, 1)
+    assert flow.kept_bytes == kept
+    assert flow.pending_bytes > kept // 2
+    wire.lose()
+    assert flow.buffers.bytes == BUFFERS_BYTES_MAX
+
+
+async def test_a_new_connection_gets_few_buffers_where_others_keep_many() -> None:
+    wire = Wire()
+    wire.open()
+    wire.broker.q.waiting = []
+    wire.attach_sender()
+    wire.server.context.flow.buffers.bytes = BUFFERS_BYTES_MAX + 1
+    send_large(wire, FEW_BUFFERS_BYTES // (len(LARGE) + KEEPING_BYTES))
+    assert wire.socket.reading
+    send_large(wire, 1)
+    assert not wire.socket.reading
+    wire.lose()
+
+
+async def test_deliveries_count_until_their_outcomes_are_written() -> None:
+    wire = Wire()
+    wire.open()
+    wire.attach_sender()
+    flow, fits = wire.server.context.flow, CONNECTION_BUFFERS_BYTES_MAX // (len(LARGE) + KEEPING_BYTES)
+    wire.server.pause_writing()
+    for _ in range(fits + 1):
+        send_large(wire, 1)
+        await wire.turn()
+    assert (flow.pending_bytes, wire.socket.reading) == (0, False)
+    wire.server.resume_writing()
+    await wire.turn()
+    assert (flow.unwritten_bytes, wire.socket.reading) == (0, True)
+    wire.lose()
 
 
 TINY_MEMBERS = [
@@ -372,7 +449,7 @@ async def test_each_message_of_a_batch_counts_while_it_waits_in_whatever_form_it
 
 
 async def test_what_only_waits_for_the_store_closes_no_connection() -> None:
-    wire = capped(50_000)
+    wire = capped(60_000)
     wire.broker.q.waiting = []
     wire.attach_sender()
     wire.write(wire.transfer(bytes(30_000)))

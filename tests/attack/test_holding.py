@@ -36,7 +36,10 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    guarded = Guarded(tmp_path_factory.mktemp("holding"), "--tls", "dev")
+    # On a disk, and with room for it: what is stored, gigabytes of `pipelined`, is not memory that is held for a peer.
+    entities = {"Queues": [{"Name": "watched", "Properties": {"MaxSizeInMegabytes": 5120}}], "Topics": []}
+    folder = tmp_path_factory.mktemp("holding")
+    guarded = Guarded(folder, "--tls", "dev", durability="second", entities=entities)
     yield guarded
     guarded.stop()
 

@@ -37,7 +37,12 @@ class Guarded:
     """`emubus serve` in a process of its own, with `entities`."""
 
     def __init__(
-        self, folder: Path, *options: str, auth: str = "sas", entities: Mapping[str, object] = WATCHED
+        self,
+        folder: Path,
+        *options: str,
+        auth: str = "sas",
+        durability: str = "none",
+        entities: Mapping[str, object] = WATCHED,
     ) -> None:
         config = folder / "Config.json"
         config.write_text(json.dumps({"UserConfig": {"Namespaces": [{"Name": "ns", **entities}]}}))
@@ -55,7 +60,7 @@ class Guarded:
             "--http-port",
             "0",
         ]
-        command += ["--config", str(config), "--data", str(folder / "data"), "--durability", "none", *options]
+        command += ["--config", str(config), "--data", str(folder / "data"), "--durability", durability, *options]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=folder)
         assert self.process.stdout is not None
