@@ -1,4 +1,4 @@
-"""Deployment templates of ARM, which Bicep compiles to: read whole, evaluated as far as an entity of Service Bus needs it.
+"""Deployment templates of ARM, which Bicep compiles to: read whole, evaluated as far as needed.
 
 `reading` is the entry. Pure: no files, no network, no broker; what the cloud would say is asked of the caller.
 """

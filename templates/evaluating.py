@@ -647,11 +647,11 @@ def _above(scope: Scope, prefix: str, given: Sequence[str | Mixed]) -> list[str 
     place = scope.setting.place
     cloud = Unknown("the id of a resource is a value of the cloud")
     if prefix == "extension":
-        return [*given[:1]]
+        return list[str | Mixed | Unknown](given[:1])
     if prefix == "tenant":
         return []
     if prefix == "managementgroup":
-        return ["/providers/Microsoft.Management/managementGroups/", *(given[:1] or [cloud])]
+        return ["/providers/Microsoft.Management/managementGroups/", given[0] if given else cloud]
     own_subscription: str | Unknown = cloud if place is None else place.subscription
     own_group: str | Unknown = cloud if place is None else place.resource_group
     if prefix == "subscription":

@@ -42,7 +42,8 @@ from .values import (
 
 JsonObject = dict[str, object]
 _GUIDS: Final = uuid.UUID("11fb06fb-712d-4ddd-98c7-e71bbd588830")
-"""The name space of `guid`, so that its results are the service's: Azure/bicep's tests have the constant."""
+"""The name space of `guid`, which makes UUIDs of version 5 of its arguments with hyphens between them (Bicep's page of
+string functions)."""
 
 
 class Takes(Enum):

@@ -147,8 +147,9 @@ def text_from(pieces: Iterable[str | Unknown | Mixed]) -> str | Mixed:
             short(length)
             flat.append(each)
     found: list[str | Unknown] = []
-    for is_known, run in groupby(flat, lambda each: isinstance(each, str)):
-        found += ["".join(str(each) for each in run)] if is_known else run
+    for is_known, group in groupby(flat, lambda each: isinstance(each, str)):
+        run = [*group]
+        found += ["".join(map(str, run))] if is_known else run
     return Mixed(tuple(found)) if any(isinstance(each, Unknown) for each in found) else "".join(map(str, found))
 
 

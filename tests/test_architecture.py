@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = (
     *("amqp", "broker", "codec", "conditions", "declared", "emubus"),
-    *("spark_connector", "storage", "story", "telemetry", "web"),
+    *("spark_connector", "storage", "story", "telemetry", "templates", "web"),
 )
 GROUND = "broker"  # the files of broker/ itself, but for the two of its facade
 FACADE = "broker/facade"
@@ -55,7 +55,7 @@ ROOM_BY_FILE = {  # files that are another room than their folder's
 }
 ADAPTER_SEES = {
     *(GROUND, FACADE, "broker/admin", "broker/message", "broker/model", "broker/rules", "codec"),
-    *("conditions", "conditions/behaviours", "declared", "story"),
+    *("conditions", "conditions/behaviours", "declared", "story", "templates"),
 }
 MAY_IMPORT: dict[str, set[str]] = {  # room: what it may import besides itself
     "codec": set(),
@@ -79,6 +79,7 @@ MAY_IMPORT: dict[str, set[str]] = {  # room: what it may import besides itself
     },
     "conditions": {GROUND, FACADE, "broker/message", "conditions/behaviours"},
     "conditions/behaviours": {GROUND, FACADE, "broker/model", "conditions"},
+    "templates": {"broker/model", "declared"},
     "declared": {GROUND, "broker/model", "broker/rules", "codec"},
     "story": {GROUND, FACADE, "broker/message", "broker/model", "broker/rules", "codec"},
     "telemetry": {GROUND, FACADE, "broker/admin", "broker/message", "broker/model", "codec", "conditions"},
@@ -122,12 +123,13 @@ MAY_IMPORT: dict[str, set[str]] = {  # room: what it may import besides itself
         *("emubus", WEB, "web/atom", "web/control"),
     },
     "emubus/importing": {
-        *(GROUND, "broker/model", "declared", "emubus", "emubus/config_file", "emubus/kit", WEB, "web/atom"),
+        *(GROUND, "broker/model", "declared", "emubus", "emubus/config_file", "emubus/kit", "templates"),
+        *(WEB, "web/atom"),
         *(SPARK, "spark_connector/codec", "spark_connector/wire"),  # the import of messages is a client
     },
     "emubus/commands": {
         *(GROUND, FACADE, "broker/admin", "broker/model", "codec", "conditions", "declared"),
-        *("emubus", "emubus/config_file", "emubus/importing", "emubus/kit", "spark_connector/wire"),
+        *("emubus", "emubus/config_file", "emubus/importing", "emubus/kit", "templates", "spark_connector/wire"),
     },
     ENTRIES: {
         *(GROUND, FACADE, "broker/admin", "broker/model", "conditions"),

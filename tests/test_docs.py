@@ -24,6 +24,7 @@ FOLDERS = (
     "storage",
     "story",
     "telemetry",
+    "templates",
     "tests",
     "web",
 )

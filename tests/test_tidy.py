@@ -40,6 +40,7 @@ PACKAGES = (
     "story",
     "spark_connector",
     "telemetry",
+    "templates",
     "web",
 )
 
