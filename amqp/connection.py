@@ -19,6 +19,7 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Awaitable, Iterator, Mapping
+from contextlib import suppress
 from typing import Final, cast
 
 from ..broker.clock import Timer
@@ -26,18 +27,19 @@ from ..broker.errors import BrokerError, Condition, decode_refusal
 from ..broker.ledger import MemoryAccount, Use
 from ..broker.turns import Account
 from ..codec.errors import DecodeError
-from ..codec.frames import EMPTY_FRAME
+from ..codec.frames import AMQP_HEADER, EMPTY_FRAME
 from .heartbeat import Heartbeat
 from .injection.path import Path
 from .limits import KIB
 from .link_context import LinkContext
 from .links.frame_exchange import FrameExchange
-from .server_state import ServerState
+from .server_state import Choose, ServerState
 from .watch import Watch
 from .wire.clients import wants_padding, wants_pause
 from .wire.engine import AttachRequest, Pointer, lib
 from .wire.flow import FEW_BUFFERS_BYTES
 from .wire.frame_reader import FRAMES_MAX
+from .wire.opening import host_opened
 from .wire.sasl import SaslServer, Stage
 
 MEASURED_BYTES: Final = 8 * KIB
@@ -52,31 +54,25 @@ class Connection(asyncio.Protocol):
     """
 
     def __init__(self, server: ServerState, number: int, account: MemoryAccount) -> None:
-        self._server = server
         self._loop = asyncio.get_running_loop()
         # what everything has from here
-        self._limits, self._clock, self._conditions = server.limits, server.clock, server.conditions
-        shared = server.broker, server.access, server.clock, server.limits, server.conditions, server.aside
-        self.context = LinkContext(self, *shared, number, account)
-        self._flow, self._memory, self._log = self.context.flow, account, self.context.log
-        self._flow.buffers = server.buffers
+        self._limits, self._clock, self._memory = server.limits, server.clock, account
+        self._serve_for(server, number)
         # from the socket on
         self._transport: asyncio.Transport | None = None
         self._path: Path | None = None  # while conditions are on
         self._sasl: SaslServer | None = SaslServer(
-            self.context.claims.show_key,
+            self._show_key,
             verifies=server.access.verify,
             frame_bytes_max=server.limits.sasl_frame_bytes_max,
         )
-        self.is_stranger = server.access.verify
-        """Whether the client has yet to show a valid token or key."""
-        self._chunk_bytes_max = (
-            self._limits.stranger_chunk_bytes_max if self.is_stranger else self._limits.chunk_bytes_max
-        )
-        self._small_bytes = min(self._chunk_bytes_max, MEASURED_BYTES)  # input that is not cut
+        self._keys_shown: list[tuple[str, str]] = []
         self._unread = b""
         self._open_timer: Timer | None = None
         # from the AMQP header on
+        self._choose: Choose | None = None  # while the client's open is awaited, which names a namespace
+        self._front = b""  # what has come of the open
+        self._refusal: BrokerError | None = None  # of the namespace
         self._frames: FrameExchange | None = None
         self._flush_scheduled = False
         self._work: set[asyncio.Task[None]] = set()
@@ -94,6 +90,20 @@ class Connection(asyncio.Protocol):
         self._ignored_bytes = 0
         self._last_timer: Timer | None = None
 
+    def _serve_for(self, server: ServerState, number: int) -> None:
+        """Let the client have what is that server's."""
+        self._server, self._conditions = server, server.conditions
+        shared = server.broker, server.access, server.clock, server.limits, server.conditions, server.aside
+        self.context = LinkContext(self, *shared, number, self._memory)
+        self._flow, self._log = self.context.flow, self.context.log
+        self._flow.buffers = server.buffers
+        self.is_stranger = server.access.verify
+        """Whether the client has yet to show a valid token or key."""
+        self._chunk_bytes_max = (
+            self._limits.stranger_chunk_bytes_max if self.is_stranger else self._limits.chunk_bytes_max
+        )
+        self._small_bytes = min(self._chunk_bytes_max, MEASURED_BYTES)  # input that is not cut
+
     # ---- the socket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -108,7 +118,7 @@ class Connection(asyncio.Protocol):
         self._flow.connect(self._transport)
         self._server.admit(self.context)
         account = self._memory
-        account.enter(Use.INPUT, lambda: len(self._unread))
+        account.enter(Use.INPUT, lambda: len(self._unread) + len(self._front))
         account.enter(Use.OUTPUT, self._unwritten_bytes)
         account.move_to(self)
         if not self.is_stranger:
@@ -185,6 +195,8 @@ class Connection(asyncio.Protocol):
             at += len(chunk)
             if self._sasl is not None:
                 chunk = self._handshake(self._sasl, chunk)
+            elif self._choose is not None:
+                chunk = self._await_name(self._choose, chunk)
             frames = self._frames
             if frames is not None and (chunk or frames.has_left):
                 if self._flush_scheduled:
@@ -363,7 +375,56 @@ class Connection(asyncio.Protocol):
         if sasl.stage is not Stage.DONE:
             return b""
         self._sasl = None
-        self._frames = FrameExchange(
+        header, rest = sasl.rest[: len(AMQP_HEADER)], sasl.rest[len(AMQP_HEADER) :]
+        self._choose = self._server.chooser()
+        if self._choose is not None:
+            self._write(AMQP_HEADER)  # some clients wait for it before they say what they want
+            return self._await_name(self._choose, rest)
+        self._begin_frames(header)
+        return rest
+
+    def _show_key(self, name: str, key: str) -> None:
+        """Keep the key of SASL PLAIN, which comes before the name of the namespace."""
+        self._keys_shown.append((name, key))
+        self.context.claims.show_key(name, key)
+
+    def _await_name(self, choose: Choose, data: bytes) -> bytes:
+        """Wait for the client's open, and go to the namespace that it names; all input once it is there."""
+        self._front += data
+        host = host_opened(self._front, self._limits.frame_bytes_max)
+        if host is None:
+            return b""
+        front, self._front, self._choose = self._front, b"", None
+        try:
+            server = choose(host)
+        except BrokerError as error:
+            self._refusal = error  # it is said in the close behind our open
+            server = None
+        if server is not None and server is not self._server:
+            self._move_to(server)
+        self._begin_frames(AMQP_HEADER).skip_header()
+        return front
+
+    def _move_to(self, server: ServerState) -> None:
+        """Be a connection of that server, as if the client had come there: nothing but keys has been said yet."""
+        left, old = self._server, self.context
+        old.claims.close()
+        old.flow.disconnect()
+        left.lost(old)
+        left.freed(old)
+        self._serve_for(server, server.next_number())
+        if self._transport is not None:
+            self._flow.connect(self._transport)
+        server.admit(self.context)
+        if self._conditions.are_on and not self._conditions.accepts(self.context.number):
+            self.abort()
+        for name, key in self._keys_shown:
+            with suppress(BrokerError):  # a wrong key opens nothing: the client's links are refused
+                self.context.claims.show_key(name, key)
+
+    def _begin_frames(self, header: bytes) -> FrameExchange:
+        """Begin the exchange of frames with the client's header."""
+        frames = self._frames = FrameExchange(
             self.context,
             self._server.faults,
             {
@@ -372,9 +433,8 @@ class Connection(asyncio.Protocol):
                 int(lib.PN_TRANSPORT_TAIL_CLOSED): self._on_input_end,
             },
         )
-        header, rest = sasl.rest[:8], sasl.rest[8:]
-        self._frames.engine.push(header)
-        return rest
+        frames.engine.push(header)
+        return frames
 
     # ---- from outcomes to bytes
 
@@ -449,6 +509,9 @@ class Connection(asyncio.Protocol):
             frames.pad()
         frames.endpoints.opened(refusal_pause_ms=limits.refusal_pause_ms if wants_pause(properties) else 0)
         self.context.opened_by(engine.peer_container(), properties)
+        if self._refusal is not None:
+            engine.open(server.container, server.capabilities, refused=True)
+            raise self._refusal
         refusal = server.jms_refusal if self.context.is_jms_library else None
         engine.open(server.container, server.capabilities, refused=refusal is not None)
         if refusal is not None:

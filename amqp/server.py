@@ -7,7 +7,7 @@ Knows which connections are open. Does not know what they say, and where they co
 from __future__ import annotations
 
 import contextlib
-from itertools import count
+from collections.abc import Callable
 
 from ..broker import service_errors
 from ..broker.access import Access
@@ -22,15 +22,17 @@ from .injection.faults import Faults
 from .limits import Limits
 from .link_context import LinkContext
 from .links.outgoing import address_of
-from .server_state import ServerState
+from .server_state import Choose, ServerState, no_choice
 from .wire.engine import Pointer, link_load, read_attach
 
 
 class AmqpServer:
-    """The AMQP connections of one process.
+    """The AMQP connections of one namespace.
 
     Beyond `connections_max` open connections (None is any number) a client gets the reason and is closed. Clients of
-    JMS 2.0 are refused with `jms_refusal`, if there is one.
+    JMS 2.0 are refused with `jms_refusal`, if there is one. `choice()` gives, if there are several namespaces, what
+    finds the server of the host that a client names (BrokerError: there is none); such servers are `beside` the first,
+    with which they share the turns of the loop.
     """
 
     def __init__(
@@ -43,8 +45,14 @@ class AmqpServer:
         container: str = "emubus",
         connections_max: int | None = None,
         jms_refusal: BrokerError | None = None,
+        beside: AmqpServer | None = None,
+        choice: Callable[[], Callable[[str], AmqpServer] | None] = no_choice,
     ) -> None:
-        self._state = ServerState(
+        def chooser() -> Choose | None:
+            choose = choice()
+            return None if choose is None else lambda host: choose(host)._state
+
+        self._state: ServerState = ServerState(
             broker,
             access,
             clock,
@@ -52,8 +60,9 @@ class AmqpServer:
             container,
             connections_max=connections_max,
             jms_refusal=jms_refusal,
+            beside=None if beside is None else beside._state,
+            chooser=chooser,
         )
-        self._numbers = count(1)
 
     @property
     def faults(self) -> Faults:
@@ -86,13 +95,13 @@ class AmqpServer:
 
     def protocol(self, account: MemoryAccount) -> Connection:
         """What a new connection is given to, with the account of what is held for its client."""
-        return Connection(self._state, next(self._numbers), account)
+        return Connection(self._state, self._state.next_number(), account)
 
-    async def stop(self) -> None:
-        """Close every connection in good order; those that take too long are cut."""
+    async def stop(self, reason: BrokerError | None = None) -> None:
+        """Close every connection in good order, because of the stop or another `reason`; late ones are cut."""
         state = self._state
         for connection in list(state.connections):
-            connection.requests.close(service_errors.connection_closed(state.container))
+            connection.requests.close(reason or service_errors.connection_closed(state.container))
         with contextlib.suppress(TimeoutError):
             async with state.clock.time_limit(state.limits.stop_wait_ms):
                 await state.wait_until_empty()

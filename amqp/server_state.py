@@ -7,6 +7,8 @@ server.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from itertools import count
 
 from ..broker import service_errors
 from ..broker.access import Access
@@ -25,10 +27,23 @@ from .wire.flow import DeliveryBuffers
 JMS_CAPABILITIES = ("DELAYED_DELIVERY", "SHARED-SUBS")  # without them Qpid JMS does not ask for either [jms 1.2]
 
 
+Choose = Callable[[str], "ServerState | None"]
+"""Gives the server that a client means by the host of its `open`, None for the one that it has reached; BrokerError
+if there is no such namespace."""
+Chooser = Callable[[], Choose | None]
+"""Gives what chooses, None as long as there is nothing to choose."""
+
+
+def no_choice() -> None:
+    """Leave every client with the server that it has reached."""
+
+
 class ServerState:
     """What all connections of a server share; `connections_max` open ones are allowed, None is any number.
 
-    Clients of JMS 2.0 are refused with `jms_refusal`, if there is one.
+    Clients of JMS 2.0 are refused with `jms_refusal`, if there is one. Servers of one process share the loop's turns
+    and Proton's buffers with the first, which they are `beside`; a connection moves from one to another by what
+    their `chooser` gives.
     """
 
     def __init__(
@@ -41,6 +56,8 @@ class ServerState:
         *,
         connections_max: int | None = None,
         jms_refusal: BrokerError | None = None,
+        beside: ServerState | None = None,
+        chooser: Chooser = no_choice,
     ) -> None:
         self.broker = broker
         self.access = access
@@ -53,11 +70,15 @@ class ServerState:
         self._opened: dict[LinkContext, None] = {}  # a socket that has not said its `open` counts for no quota
         self.conditions = Conditions(clock, broker, self._network)
         self.faults = Faults(self.connections, self.conditions, self._opened, container)
-        self.turns = Turns(
-            limits.slice_us, limits.turn_us, limits.strangers_turn_us, clock.stopwatch_us, clock.computed_us
+        self.turns: Turns = (
+            Turns(limits.slice_us, limits.turn_us, limits.strangers_turn_us, clock.stopwatch_us, clock.computed_us)
+            if beside is None
+            else beside.turns
         )
+        self.buffers: DeliveryBuffers = DeliveryBuffers() if beside is None else beside.buffers
         self.aside = Aside()
-        self.buffers = DeliveryBuffers()
+        self.chooser = chooser
+        self._numbers = count(1)
         self._connections_max = connections_max
         self._all_freed = asyncio.Event()
         broker.namespace.on_keys_changed(self._keys_changed)
@@ -66,6 +87,10 @@ class ServerState:
         return self.faults
 
     # ---- the life of a connection
+
+    def next_number(self) -> int:
+        """A number for a connection that comes."""
+        return next(self._numbers)
 
     def admit(self, connection: LinkContext) -> None:
         """Count a new connection."""

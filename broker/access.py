@@ -21,6 +21,7 @@ from urllib.parse import unquote
 from . import service_errors
 from .address import parse_address
 from .errors import BrokerError, Condition
+from .hosts import host_of
 from .keys import ALL_RIGHTS, Right, SharedKey
 
 DEFAULT_KEY_NAME: Final = "RootManageSharedAccessKey"
@@ -125,6 +126,11 @@ def sign(resource: str, expiry: str, key: str) -> str:
     return base64.b64encode(digest).decode("ascii")
 
 
+def _nowhere(host: str) -> bool:
+    del host
+    return False
+
+
 def _no_keys(path: str | None) -> Iterable[SharedKey]:
     del path
     return ()
@@ -134,7 +140,8 @@ class Access:
     """The keys of a namespace and the claims that they give.
 
     `keys` are fixed. `entity_keys(path)` returns the current keys of the entities at or above a path, with None
-    those of all entities.
+    those of all entities. `is_elsewhere(host)` says whether a host names another namespace of this process: a token for
+    it is none for this one, though the two may have the same key.
     """
 
     def __init__(
@@ -144,11 +151,13 @@ class Access:
         verify: bool,
         authority: str = "localhost",
         entity_keys: Callable[[str | None], Iterable[SharedKey]] = _no_keys,
+        is_elsewhere: Callable[[str], bool] = _nowhere,
     ) -> None:
         self._fixed = tuple(keys)
         self._entity_keys = entity_keys
         self.verify = verify
         self._authority = authority
+        self._is_elsewhere = is_elsewhere
 
     @property
     def keys(self) -> tuple[SharedKey, ...]:
@@ -172,6 +181,8 @@ class Access:
         if parsed.expires_at <= now:
             ended = datetime.fromtimestamp(parsed.expires_at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
             raise _refusal(f"ExpiredToken: The token is expired. Expiration time: '{ended}'.")
+        if any(self._is_elsewhere(_host(each)) for each in (audience, unquote(parsed.resource))):
+            raise _refusal(f"InvalidAudience: The token is not valid for '{self._resource(path)}'.")
         wanted = path if asked is None else _compared(asked)
         if any(_is_prefix(_compared(each), wanted) for each in _readings(unquote(parsed.resource))):
             for key, text in signed:
@@ -254,6 +265,14 @@ _HOST: Final = re.compile(
     r"localhost|[^:]+:\d{1,5}|(?:\d{1,3}\.){3}\d{1,3}|\[[0-9a-f:.]+\]|.+\.servicebus\..+", re.IGNORECASE
 ).fullmatch
 """A host with a port, an IP address, or the service's own host."""
+
+
+def _host(address: str) -> str:
+    """The host of an address, empty for a path alone."""
+    if "://" in address:
+        return host_of(address)
+    host = address.partition("/")[0]
+    return host if _HOST(host) is not None else ""
 
 
 def _is_prefix(path: str, of: str) -> bool:

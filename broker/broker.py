@@ -17,7 +17,7 @@ from .admin.maintenance import Maintenance
 from .admin.refusal_log import RefusalLog
 from .clock import Clock
 from .entities.links import Deliver, Detached, Matches, Receiver, Sender, SessionAccept, SessionReceiver
-from .entities.namespace import Namespace
+from .entities.namespace import Namespace, nowhere
 from .errors import BrokerError
 from .messages import Messages
 from .model.catalog import Catalog
@@ -42,8 +42,9 @@ class Broker:
         limits: Limits,
         failpoint: Callable[[str], None] = no_failpoint,
         observer: Observer | None = None,
+        is_elsewhere: Callable[[str], bool] = nowhere,
     ) -> None:
-        self.namespace = Namespace(catalog, stores, clock, limits, failpoint, observer)
+        self.namespace = Namespace(catalog, stores, clock, limits, failpoint, observer, is_elsewhere)
         """The entities at run time, found by address."""
         self.clock = clock
         self.messages = Messages(self.namespace)

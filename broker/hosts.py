@@ -1,4 +1,4 @@
-"""Host names in addresses: which are this machine's, and which name this namespace.
+"""Host names in addresses: which are this machine's, and which name a namespace.
 
 Knows the suffixes that only the user's own machines, or Azure, assign. Resolves no name.
 """
@@ -6,6 +6,7 @@ Knows the suffixes that only the user's own machines, or Azure, assign. Resolves
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterable
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
@@ -23,6 +24,21 @@ LOCAL_ENDINGS: Final = (
 """Suffixes of names that only the user's own machines, or Azure, assign."""
 EMULATOR_NAMESPACE: Final = "sbemulatorns"
 """The only name that Microsoft's emulator has for its namespace: files written for it use it."""
+
+
+NAMESPACE_HOST: Final = re.compile(r"[^.]+\.(?:localhost|servicebus\..+)", re.ASCII).fullmatch
+"""A host that can only be meant as the name of a namespace: that of a cloud, or one of this machine below localhost."""
+
+
+def label_of(host: str) -> str:
+    """The first label of a host name in lower case, by which it names a namespace; empty for an IP address."""
+    name = host_of(f"//{host}")
+    return "" if ip_address_of(name) is not None else name.partition(".")[0]
+
+
+def names_a_namespace(host: str) -> bool:
+    """Whether a host, with or without a port, names a namespace and nothing else, such as `orders.localhost`."""
+    return NAMESPACE_HOST(host_of(f"//{host}")) is not None
 
 
 def split_url(url: str) -> SplitResult:

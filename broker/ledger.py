@@ -303,6 +303,13 @@ class Ledger:
 
     # ---- accounts
 
+    def widen(self, caps: Caps) -> None:
+        """Use these caps from now on; connections that are known keep theirs."""
+        self.caps = caps
+        self.everything.cap, self.strangers.cap = caps.everything, caps.strangers
+        for scope in self._identities.values():
+            scope.cap = caps.identity
+
     def open(self, holder: Holder, host: str = "", port: int = 0) -> MemoryAccount:
         """The account of a new connection, a stranger's; the oldest idle stranger makes room for it."""
         account = MemoryAccount(self, holder, host, port)

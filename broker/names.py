@@ -22,6 +22,35 @@ class KeptFile(StrEnum):
     """The small files beside the messaging stores, all of them."""
 
     TEMPLATES = "templates.json"
+    NAMESPACES = "namespaces.json"
+    """The other namespaces of the process; in the folder of the first one."""
+
+
+class NamespaceName(str):
+    """The name of a namespace: a label of a host name, and the name of a folder.
+
+    The service's rule, as Azure's page on rules for names of resources has it, but that names of fewer than 6
+    characters are taken, too: files for Microsoft's emulator have them.
+    """
+
+    __slots__ = ()
+
+    PATTERN: Final = "[A-Za-z](?:[A-Za-z0-9-]{0,48}[A-Za-z0-9])?"
+
+    def __new__(cls, text: str) -> NamespaceName:
+        if re.fullmatch(cls.PATTERN, text) is None or text.lower() == "localhost":
+            raise BrokerError(
+                Condition.ARGUMENT_ERROR,
+                f"{excerpt(text)} can't be the name of a namespace: a name has 1 to 50 letters, digits and hyphens, "
+                "begins with a letter, does not end with a hyphen, and is not 'localhost'. Choose another, such as "
+                "'orders'.",
+            )
+        return super().__new__(cls, text)
+
+    @property
+    def key(self) -> str:
+        """The form that is compared: names are host names, which have no case."""
+        return self.lower()
 
 
 class SnapshotName(str):

@@ -525,6 +525,13 @@ def link_closed(link: str, condition: Condition = Condition.DETACH_FORCED, *, se
     )
 
 
+def namespace_not_found(namespace: str) -> BrokerError:
+    """There is no namespace of that name, or no longer. The text is the service's answer to a token for one (Azure/
+    azure-sdk-for-js#26788)."""
+    name = f"Invalid audience: Namespace cannot be resolved '{address_of(namespace, '')}'"
+    return BrokerError(Condition.NOT_FOUND, f"The messaging entity '{name}' could not be found. {RESOURCES}")
+
+
 def connection_closed(container: str) -> BrokerError:
     """The server stops."""
     return BrokerError(Condition.CONNECTION_FORCED, f"The connection was closed by container '{container}'.")

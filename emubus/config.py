@@ -13,10 +13,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from .broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME
+from .broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME, DEFAULT_SHARED_KEY
+from .broker.errors import BrokerError
 from .broker.keys import ALL_RIGHTS, SharedKey
 from .broker.model.descriptions import QueueDescription, Topology
 from .broker.model.profiles import PREMIUM_PARTITION_COUNTS, Limits, Profile, defaults_of, limits_for
+from .broker.names import NamespaceName
 from .options import (
     HOST,
     HTTP_PORT,
@@ -26,6 +28,7 @@ from .options import (
     non_empty,
     port,
     ports,
+    read_option,
     read_options,
     switch,
     variables_of_process,
@@ -85,6 +88,23 @@ class Failpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class NamespaceConfig:
+    """Another namespace than the first. Without `keys` it has those of every new one (`Config.new_keys`)."""
+
+    topology: Topology
+    limits: Limits
+    keys: tuple[SharedKey, ...] = ()
+    port: int | None = None
+    """A port of its own, 0 for a free one."""
+    is_of_file: bool = False
+    """Whether its entities are those of a Config.json, which are made again at each start."""
+
+    @property
+    def name(self) -> str:
+        return self.topology.namespace
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """All settings of one server. `data_dir` is None exactly if `durability` is `none`."""
 
@@ -122,6 +142,10 @@ class Config:
     """Whether `$management` answers the service's operations only."""
     otlp: str | None = None
     """The OpenTelemetry collector that gets traces and metrics."""
+    more_namespaces: tuple[NamespaceConfig, ...] = ()
+    """The namespaces besides the first, which the settings above are of."""
+    new_keys: tuple[SharedKey, ...] = (DEFAULT_SHARED_KEY,)
+    """The keys of a namespace that is given none."""
     notes: tuple[str, ...] = ()
     """Notes for the log at the start, one line each."""
 
@@ -158,6 +182,33 @@ def _one_of(kind: type[StrEnum]) -> Callable[[str], StrEnum]:
         return kind(text)
 
     return parse
+
+
+class AskedNamespace(NamedTuple):
+    """A namespace as `--namespace` asks for it."""
+
+    name: NamespaceName
+    profile: Profile | None
+    port: int | None
+
+
+def _namespaces(text: str) -> tuple[AskedNamespace, ...]:
+    found: list[AskedNamespace] = []
+    for each in text.split(","):
+        rest, at, port_text = each.strip().partition("@")
+        name, colon, profile = rest.partition(":")
+        try:
+            named = NamespaceName(name)
+            limits = _one_of(Profile)(profile) if colon else None
+            own_port = port(port_text) if at else None
+        except BrokerError as error:
+            raise ValueError(f"NAME, NAME:PROFILE, NAME@PORT or NAME:PROFILE@PORT. {error.description}") from None
+        except ValueError as error:
+            raise ValueError(f"NAME, NAME:PROFILE, NAME@PORT or NAME:PROFILE@PORT with {error}") from None
+        if named.key in (other.name.key for other in found):
+            raise ValueError(f"each name once; {name} is there twice")
+        found.append(AskedNamespace(named, None if limits is None else Profile(limits), own_port))
+    return tuple(found)
 
 
 OPTIONS: Final[tuple[Option[object], ...]] = (
@@ -218,6 +269,15 @@ OPTIONS: Final[tuple[Option[object], ...]] = (
         "limits and defaults to use",
         Profile.STANDARD,
         brief="standard (default), premium, ms-emulator, relaxed",
+    ),
+    Option(
+        "namespace",
+        _namespaces,
+        "NAME[:PROFILE][@PORT]",
+        "a namespace, with its profile and a port of its own; may be repeated. Clients reach it as NAME.localhost. "
+        "Without a Config.json the first one named is the server's first, which all other host names mean",
+        brief="a namespace, reached as NAME.localhost; repeatable",
+        is_list=True,
     ),
     Option(
         "premium_partitions",
@@ -311,6 +371,7 @@ OPTIONS: Final[tuple[Option[object], ...]] = (
         is_hidden=True,
     ),
 )
+PROFILE_IF_GIVEN: Final = Option("profile", _one_of(Profile), "NAME", "the profile, without a default")
 OPTIONS_BY_NAME: Final[Mapping[str, Option[object]]] = {option.name: option for option in OPTIONS}
 
 
@@ -324,11 +385,23 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
     """
     variables = variables_of_process() if environment is None else environment
     values = read_options(OPTIONS, arguments, variables)
+    is_given = read_option(PROFILE_IF_GIVEN, arguments, variables) is not None
     limits = limits_of(values.of("profile", Profile), values.maybe("premium_partitions", int))
+    asked: tuple[AskedNamespace, ...] = values.maybe("namespace", tuple) or ()
     config_file = values.maybe("config", Path)
     if config_file is None and MOUNTED_CONFIG_FILE.is_file():
         config_file = MOUNTED_CONFIG_FILE
-    found = _entities(values.maybe("queues", str), variables.get(JSON_VARIABLE), config_file, limits)
+    if not (config_file or variables.get(JSON_VARIABLE)) and asked:
+        first, *others = asked
+        asked = tuple(others)
+        limits = limits if first.profile is None else limits_of(first.profile, values.maybe("premium_partitions", int))
+    else:
+        first = None
+    found = _entities(values.maybe("queues", str), variables.get(JSON_VARIABLE), config_file, limits, not is_given)
+    if first is not None:
+        if first.port is not None:
+            raise ConfigError(f"--namespace {first.name} is the first, which has --amqp-port: leave out @{first.port}")
+        found = found._replace(topology=replace(found.topology, namespace=str(first.name)))
     durability, data_dir = values.of("durability", Durability), values.of("data", Path)
     if durability is not Durability.NONE and data_dir.exists() and not data_dir.is_dir():
         raise ConfigError(f"the data folder {data_dir} is a file")
@@ -339,7 +412,7 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
         raise ConfigError(f"AMQP and HTTP cannot both listen on port {values['amqp_port']}")
     return Config(
         topology=found.topology,
-        limits=limits,
+        limits=found.limits or limits,
         config_file=config_file,
         data_dir=None if durability is Durability.NONE else data_dir,
         fresh=fresh,
@@ -363,6 +436,8 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
         story=bool(values["story"]),
         service_only=bool(values["service_only"]),
         otlp=values.maybe("otlp", str),
+        more_namespaces=_more(found, asked, limits, values.maybe("sas_key", str)),
+        new_keys=_keys((), values.maybe("sas_key", str)),
         notes=(*_notes(variables), *map(str, found.warnings)),
     )
 
@@ -381,9 +456,33 @@ class Entities(NamedTuple):
     topology: Topology
     keys: tuple[SharedKey, ...] = ()
     warnings: tuple[object, ...] = ()
+    limits: Limits | None = None
+    """Those of the profile that the file names for its first namespace."""
+    more: tuple[NamespaceConfig, ...] = ()
 
 
-def _entities(queues: str | None, inline: str | None, path: Path | None, limits: Limits) -> Entities:
+def _more(
+    found: Entities, asked: Iterable[AskedNamespace], limits: Limits, sas_key: str | None
+) -> tuple[NamespaceConfig, ...]:
+    """The namespaces besides the first: those of the file, and those of `--namespace`. ConfigError."""
+    more = {each.name.lower(): replace(each, keys=_keys(each.keys, sas_key)) for each in found.more}
+    for each in asked:
+        if each.name.key == found.topology.namespace.lower():
+            raise ConfigError(f"--namespace {each.name} is the first of the Config.json: set its Profile there")
+        before = more.get(each.name.key)
+        if before is None:
+            own = limits if each.profile is None else limits_of(each.profile, None)
+            more[each.name.key] = NamespaceConfig(Topology(str(each.name)), own, port=each.port)
+        elif each.profile is not None:
+            raise ConfigError(f"--namespace {each.name} is in the Config.json: set its Profile there")
+        else:
+            more[each.name.key] = replace(before, port=before.port if each.port is None else each.port)
+    return tuple(more.values())
+
+
+def _entities(
+    queues: str | None, inline: str | None, path: Path | None, limits: Limits, takes_profile: bool
+) -> Entities:
     """From the list of queues, EMUBUS_CONFIG_JSON or the file, else the default queue. ConfigError for two of them."""
     given = [queues is not None, bool(inline), path is not None and path != MOUNTED_CONFIG_FILE]
     if given.count(True) > 1:
@@ -396,11 +495,13 @@ def _entities(queues: str | None, inline: str | None, path: Path | None, limits:
         except ValueError as error:
             raise ConfigError(f"--queues {error}") from error
     if inline:
-        return _read(inline, limits)
-    return Entities(Topology(queues=(_default_queue(limits),))) if path is None else _read(path, limits)
+        return _read(inline, limits, takes_profile)
+    if path is None:
+        return Entities(Topology(queues=(_default_queue(limits),)))
+    return _read(path, limits, takes_profile)
 
 
-def _read(source: Path | str, limits: Limits) -> Entities:
+def _read(source: Path | str, limits: Limits, takes_profile: bool) -> Entities:
     """The entities of a file or of a text."""
     # Here and not above, because a start without a file needs neither the schema nor the grammar of SQL filters.
     from .config_file.cursor import ConfigFileError
@@ -408,12 +509,13 @@ def _read(source: Path | str, limits: Limits) -> Entities:
 
     try:
         if isinstance(source, str):
-            found = parse_config(source, limits, JSON_VARIABLE)
+            found = parse_config(source, limits, JSON_VARIABLE, takes_profile=takes_profile)
         else:
-            found = read_config_file(source, limits)
+            found = read_config_file(source, limits, takes_profile=takes_profile)
     except ConfigFileError as error:
         raise ConfigError("\n".join(map(str, error.problems))) from error
-    return Entities(found.topology, found.keys, found.warnings)
+    more = (NamespaceConfig(each.topology, each.limits or limits, each.keys, each.port, True) for each in found.more)
+    return Entities(found.topology, found.keys, found.warnings, found.limits, tuple(more))
 
 
 def _default_queue(limits: Limits) -> QueueDescription:

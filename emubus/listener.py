@@ -17,7 +17,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
+from weakref import WeakKeyDictionary
 
 import structlog
 
@@ -26,7 +27,15 @@ from .broker.clock import Clock, Timer
 from .broker.ledger import Ledger, MemoryAccount, Newcomer, Use
 from .broker.repeated_lines import RepeatedLines
 
-Factory = Callable[[MemoryAccount], asyncio.Protocol]
+
+class Reached(NamedTuple):
+    """Where a client has come: the port, and the name by which its TLS has asked for the server (SNI)."""
+
+    port: int
+    name: str = ""
+
+
+Factory = Callable[[MemoryAccount, Reached], asyncio.Protocol]
 """Makes the protocol of a connection, with the account of what is held for its client."""
 
 TLS_HELLO: Final = 0x16
@@ -80,6 +89,10 @@ class Listener:
         self._clock = clock
         self._ledger = ledger
         self._tls = tls
+        self._names: WeakKeyDictionary[ssl.SSLObject, str] = WeakKeyDictionary()
+        """What clients of TLS have asked for."""
+        if tls is not None:
+            tls.sni_callback = self._note_name
         self._handshake = handshake
         self._refusals = RefusalLog(list)
         self._lines = RepeatedLines(clock)
@@ -116,6 +129,21 @@ class Listener:
     def addresses(self) -> list[str]:
         """The numeric IP addresses that it listens on."""
         return sorted({bound.getsockname()[0] for bound in self._listening})
+
+    def stop_listening(self, port: int) -> None:
+        """Stop listening on a port; its connections stay."""
+        for bound in [each for each in self._listening if each.getsockname()[1] == port]:
+            self._listening.remove(bound)
+            pause = self._pauses.pop(bound, None)
+            if pause is not None:
+                pause.cancel()
+            self._loop.remove_reader(bound)
+            bound.close()
+
+    def _note_name(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
+        del context
+        if name is not None:
+            self._names[connection] = name
 
     async def stop(self) -> None:
         """Stop listening; close connections without a protocol. The others belong to their protocols."""
@@ -206,7 +234,10 @@ class Listener:
             return
         if secret:
             account.enter(Use.TLS, lambda: TLS_BYTES)
-        detector = ProtocolDetector(self._amqp, self._http, self._clock, self._undecided, account)
+        port = connection.getsockname()[1]
+        detector = ProtocolDetector(
+            self._amqp, self._http, self._clock, self._undecided, account, port, self._names.get
+        )
         try:
             async with self._clock.time_limit(SPEAK_WAIT_MS):
                 await self._loop.connect_accepted_socket(
@@ -256,13 +287,22 @@ class ProtocolDetector(asyncio.Protocol):
     """Reads the first bytes of a connection, then makes it AMQP or HTTP. Until then it is in `undecided`."""
 
     def __init__(
-        self, amqp: Factory, http: Factory, clock: Clock, undecided: set[ProtocolDetector], account: MemoryAccount
+        self,
+        amqp: Factory,
+        http: Factory,
+        clock: Clock,
+        undecided: set[ProtocolDetector],
+        account: MemoryAccount,
+        port: int,
+        name_of: Callable[[ssl.SSLObject], str | None],
     ) -> None:
         self._amqp = amqp
         self._http = http
         self._clock = clock
         self._undecided = undecided
         self._account = account
+        self._port = port
+        self._name_of = name_of
         self._transport: asyncio.Transport | None = None
         self._first = b""
         self._timer: Timer | None = None
@@ -281,7 +321,9 @@ class ProtocolDetector(asyncio.Protocol):
         if len(self._first) < len(AMQP_MAGIC) and AMQP_MAGIC.startswith(self._first):
             return
         self._decided()
-        protocol = (self._amqp if self._first.startswith(AMQP_MAGIC) else self._http)(self._account)
+        tls = self._transport.get_extra_info("ssl_object")
+        reached = Reached(self._port, "" if tls is None else self._name_of(tls) or "")
+        protocol = (self._amqp if self._first.startswith(AMQP_MAGIC) else self._http)(self._account, reached)
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
         protocol.data_received(self._first)

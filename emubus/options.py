@@ -37,6 +37,8 @@ class Option(NamedTuple, Generic[T_co]):
     is_secret: bool = False
     brief: str = ""
     is_hidden: bool = False
+    is_list: bool = False
+    """Whether it may be repeated: its text has all values, separated by commas."""
 
     @property
     def flag(self) -> str:
@@ -136,7 +138,20 @@ def add_option(parser: argparse._ActionsContainer, option: Option[object]) -> No
     if option.is_switch:
         parser.add_argument(option.flag, dest=option.name, action="store_const", const="yes", help=text)
         return
-    parser.add_argument(option.flag, dest=option.name, metavar=option.metavar, help=text)
+    if option.is_list:
+        parser.add_argument(option.flag, dest=option.name, metavar=option.metavar, help=text, action=_Join)
+    else:
+        parser.add_argument(option.flag, dest=option.name, metavar=option.metavar, help=text)
+
+
+class _Join(argparse.Action):
+    """Keeps all values of an option that is repeated, with commas between them."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object, flag: str | None = None
+    ) -> None:
+        before = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, str(values) if before is None else f"{before},{values}")
 
 
 def variables_of_process() -> Mapping[str, str]:

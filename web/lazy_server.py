@@ -46,6 +46,11 @@ class LazyHttpServer:
         await server.start()
         return server
 
+    def forget(self, services: Services) -> None:
+        """Give up what there is of a namespace that is deleted."""
+        if self._loader.value is not None:
+            self._loader.value.forget(services)
+
     async def stop(self) -> None:
         """Close the connections that wait, then stop the server."""
         for waiting in list(self._waiting):

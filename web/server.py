@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable
 
 from aiohttp import hdrs, web
 
 from ..broker.aside import Aside
+from ..broker.errors import BrokerError, Condition
 from ..broker.ledger import MemoryAccount
 from ..broker.turns import Turns
 from .atom.management import ERROR_TYPE, add_management
@@ -48,15 +50,101 @@ LINGER_MS = 200
 
 
 class HttpServer:
-    """Answers requests between `start` and `stop`."""
+    """Answers requests between `start` and `stop`: those of each namespace by its `Site`, which its first one makes.
+
+    `services` are those of the first namespace. A connection may have requests for several: a proxy's has.
+    """
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._clock = clock = services.clock
         self._connections: set[HttpConnection] = set()
         self._turns = Turns(SLICE_US, TURN_US, STRANGERS_TURN_US, clock.stopwatch_us, clock.computed_us)
-        hosts = only_known_hosts(self._refuse)
-        guard = only_own_pages(self._refuse, lambda: services.access.verify, services.allowed_hosts, _is_of_service)
+        self.first = Site(services)
+        self._others: dict[str, Site] = {}  # by the name of their namespace
+        self._front: web.ServerRunner | None = None
+
+    async def start(self) -> None:
+        await self.first.start()
+        server = web.Server(self._answer, request_factory=self.first.server.request_factory)
+        self._front = web.ServerRunner(server, shutdown_timeout=STOP_TIMEOUT_S)
+        await self._front.setup()
+
+    def protocol(self, memory: MemoryAccount) -> asyncio.Protocol:
+        assert self._front is not None
+        assert self._front.server is not None
+        return HttpConnection(
+            self._front.server,
+            self._connections,
+            self.first.refuse,
+            clock=self._clock,
+            lines=self._services.broker.lines,
+            turns=self._turns,
+            memory=memory,
+            is_stranger=lambda: self._services.access.verify,
+            line_bytes_max=REQUEST_LINE_BYTES_MAX,
+        )
+
+    def _answer(self, request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
+        """The answer of the namespace that a request means."""
+        if not self._services.namespaces.are_several:
+            return self.first.server.request_handler(request)
+        return self._answer_of_one(request)
+
+    async def _answer_of_one(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            site = await self._site(self._services.namespaces.find(request.headers.get(hdrs.HOST, ""), _port(request)))
+        except BrokerError as error:
+            status = 404 if error.condition is Condition.NOT_FOUND else 503
+            return self.first.refuse(request.path, status, error.description)
+        return await site.server.request_handler(request)
+
+    async def _site(self, services: Services) -> Site:
+        name = services.broker.name
+        if services is self._services:
+            return self.first
+        site = self._others.get(name)
+        if site is None:
+            site = self._others[name] = Site(services)
+        await site.start()
+        return site
+
+    def forget(self, services: Services) -> None:
+        """Give up what there is of a namespace that is deleted; its requests end by what its broker says."""
+        site = self._others.pop(services.broker.name, None)
+        if site is not None:
+            site.stop_soon()
+
+    async def stop(self) -> None:
+        """Give requests a moment to end; then close, and at last abort, the connections."""
+        if self._front is not None:
+            await self._front.cleanup()
+        for site in (self.first, *self._others.values()):
+            await site.stop()
+        for cut in (False, True):
+            for connection in list(self._connections) if cut else ():
+                connection.abort()
+            with contextlib.suppress(TimeoutError):
+                async with self._clock.time_limit(LINGER_MS):
+                    await asyncio.gather(*(each.lost() for each in self._connections))
+
+
+def _port(request: web.BaseRequest) -> int:
+    """The port that the client has reached, 0 if it has left."""
+    address = None if request.transport is None else request.transport.get_extra_info("sockname")
+    return address[1] if isinstance(address, tuple) and len(address) > 1 else 0
+
+
+class Site:
+    """The parts of one namespace, as an application without connections of its own."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        clock = services.clock
+        self._starting: asyncio.Task[None] | None = None
+        self._stopping: asyncio.Task[None] | None = None
+        hosts = only_known_hosts(self.refuse)
+        guard = only_own_pages(self.refuse, lambda: services.access.verify, services.allowed_hosts, _is_of_service)
         middlewares = [log_requests, by_its_connection, hosts, guard, errors_as_json]
         app = web.Application(client_max_size=REQUEST_BYTES_MAX, middlewares=middlewares)
         app.on_response_prepare.append(note_answers)
@@ -75,40 +163,36 @@ class HttpServer:
         add_management(app, services)  # last: it takes every path that is left
         self._runner = web.AppRunner(app, shutdown_timeout=STOP_TIMEOUT_S)
 
-    async def start(self) -> None:
-        await self._runner.setup()
-
-    def protocol(self, memory: MemoryAccount) -> asyncio.Protocol:
+    @property
+    def server(self) -> web.Server:
+        """What answers requests, once it is started."""
         assert self._runner.server is not None
-        return HttpConnection(
-            self._runner.server,
-            self._connections,
-            self._refuse,
-            clock=self._clock,
-            lines=self._services.broker.lines,
-            turns=self._turns,
-            memory=memory,
-            is_stranger=lambda: self._services.access.verify,
-            line_bytes_max=REQUEST_LINE_BYTES_MAX,
-        )
+        return self._runner.server
+
+    @property
+    def app(self) -> web.Application:
+        """The application."""
+        return self._runner.app
+
+    async def start(self) -> None:
+        """Be ready for requests, however many begin it."""
+        if self._starting is None:
+            self._starting = asyncio.get_running_loop().create_task(self._runner.setup())
+        await asyncio.shield(self._starting)
 
     async def stop(self) -> None:
-        """Give requests a moment to end; then close, and at last abort, the connections."""
         await self._runner.cleanup()
         self._aside.stop()
-        for cut in (False, True):
-            for connection in list(self._connections) if cut else ():
-                connection.abort()
-            with contextlib.suppress(TimeoutError):
-                async with self._clock.time_limit(LINGER_MS):
-                    await asyncio.gather(*(each.lost() for each in self._connections))
+
+    def stop_soon(self) -> None:
+        self._stopping = asyncio.get_running_loop().create_task(self.stop())
 
     async def _health(self, request: web.Request) -> web.Response:
         status, body = report(ready=request.path == LIVE or self._services.is_ready())
         headers = {UPTIME: str(self._services.uptime_s), HELD: held(self._services.ledger)}
         return web.json_response(body, status=status, headers=headers)
 
-    def _refuse(self, path: str, status: int, problem: str) -> web.Response:
+    def refuse(self, path: str, status: int, problem: str) -> web.Response:
         """An error answer in the format of the part at that path; it may go out before there is a request."""
         response = self._refusal(path, status, problem)
         response.headers[hdrs.X_CONTENT_TYPE_OPTIONS] = NOSNIFF

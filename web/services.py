@@ -16,6 +16,7 @@ from ..broker.clock import Clock
 from ..broker.errors import Condition
 from ..broker.ledger import Ledger, MemoryAccount
 from ..broker.model.descriptions import Topology
+from ..broker.model.profiles import Profile
 from ..broker.names import KeptFile, SnapshotName
 from ..conditions.engine import Conditions
 from ..story.ring import Story
@@ -77,6 +78,68 @@ class SnapshotsPort(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class NamespaceReport:
+    """A namespace of the process. `host` is the name by which clients on this machine reach it, `port` one of its own.
+
+    The first one is reached by all other names and addresses of the server. `is_open`: somebody has come for it.
+    """
+
+    name: str
+    profile: Profile
+    host: str
+    port: int | None
+    is_first: bool
+    is_open: bool
+    data_folder: str | None
+
+
+class NamespacesPort(Protocol):
+    """The namespaces of the process, each with entities, keys, profile, data folder and page of its own."""
+
+    @property
+    def are_several(self) -> bool:
+        """Whether a name may mean another namespace than the one that was reached."""
+        ...
+
+    def list(self) -> list[NamespaceReport]:
+        """All of them, the first one first."""
+        ...
+
+    def get(self, name: str) -> NamespaceReport:
+        """One of them; BrokerError (not-found)."""
+        ...
+
+    def create(
+        self,
+        name: str,
+        profile: Profile | None = None,
+        *,
+        premium_partitions: int | None = None,
+        port: int | None = None,
+    ) -> NamespaceReport:
+        """Make an empty one; a `profile` of None is that of the first, a port of 0 a free one.
+
+        BrokerError: argument-error (the name, the profile, the port), entity-already-exists, resource-limit-exceeded.
+        """
+        ...
+
+    async def delete(self, name: str) -> None:
+        """Close its connections, delete it with everything in it. BrokerError: not-found, not-allowed (the first)."""
+        ...
+
+    def services_of(self, name: str) -> Services:
+        """What the parts work with for that namespace, which is opened. BrokerError: not-found, server-busy."""
+        ...
+
+    def find(self, host: str, port: int) -> Services:
+        """The one that a client means by the host that it names, or else by the port that it has reached.
+
+        BrokerError: not-found, server-busy.
+        """
+        ...
+
+
 class KeptFiles(Protocol):
     """The small files beside the messaging stores. They block: call them on another thread."""
 
@@ -128,6 +191,8 @@ class Services:
     """Returns the entities of a Config.json, on any thread; BrokerError (argument-error) says what is wrong in it."""
     files: KeptFiles | None
     """The small files beside the stores, None in memory."""
+    namespaces: NamespacesPort
+    """All namespaces of the process."""
 
     @property
     def metric_sources(self) -> Sources:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 
 from ...broker.errors import BrokerError, Condition
-from ...codec.frames import EMPTY_FRAME
+from ...codec.frames import AMQP_HEADER, EMPTY_FRAME
 from ..link_context import LinkContext
 from ..wire import engine as proton
 from ..wire.clients import PYTHON_PRODUCT
@@ -176,6 +176,11 @@ class FrameExchange:
             proton.send_session_flow(session)
 
     # ---- out
+
+    def skip_header(self) -> None:
+        """Leave out Proton's protocol header: it has been written already."""
+        written = b"".join(self.engine.output())
+        assert written == AMQP_HEADER, f"Proton begins with {written!r}"
 
     def pad(self) -> None:
         """From now on every frame gets all its fields."""

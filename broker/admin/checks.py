@@ -7,7 +7,7 @@ from ..entities.entity import Entity
 from ..entities.namespace import Namespace
 from ..entities.topic import count_filters, growth_bytes, rules_of
 from ..errors import BrokerError, Condition
-from ..hosts import is_of_another_namespace
+from ..hosts import host_of, is_of_another_namespace
 from ..model.catalog import Description, path_of
 from ..model.descriptions import (
     CorrelationFilter,
@@ -53,7 +53,8 @@ class Checks:
         kept = {} if before is None else _targets(before)
         names = [self._namespace.name, *([] if own_name is None else [own_name])]
         for what, target in _targets(description).items():
-            if kept.get(what) != target and is_of_another_namespace(target, names):
+            is_elsewhere = is_of_another_namespace(target, names) or self._namespace.is_elsewhere(host_of(target))
+            if kept.get(what) != target and is_elsewhere:
                 raise service_errors.forward_target_elsewhere(what, target, self._namespace.name)
 
     def _refusal(self, violation: Violation, path: str) -> BrokerError:

@@ -34,6 +34,8 @@ from ..partition.upgrades import STORE_UPGRADES
 CATALOG_FOLDER: Final = "namespace"
 STORE_FOLDER: Final = "store-{:02}"
 SNAPSHOT_FOLDER: Final = "snapshots"
+NAMESPACES_FOLDER: Final = "namespaces"
+"""Has the data folders of the other namespaces of a process, each by its name."""
 TLS_FOLDER: Final = "tls"
 STAGING_FOLDER: Final = ".restore"
 JOURNAL_PREFIX: Final = "journal-"

@@ -38,6 +38,12 @@ from .transactions import Transactions
 COMMIT_THREADS = 4  # commits of several stores overlap; more threads gain little on the disks measured
 
 
+def nowhere(host: str) -> bool:
+    """Say that no host names another namespace: there is one only."""
+    del host
+    return False
+
+
 class Namespace:
     """One namespace over `stores` (one worker for each) and the `catalog` of its entities, within `limits`."""
 
@@ -49,7 +55,10 @@ class Namespace:
         limits: Limits,
         failpoint: Callable[[str], None] = no_failpoint,
         observer: Observer | None = None,
+        is_elsewhere: Callable[[str], bool] = nowhere,
     ) -> None:
+        self.is_elsewhere = is_elsewhere
+        """Whether a host names another namespace of this process."""
         self.limits = limits_over(limits, len(stores))
         self.clock = clock
         self.topology = Topology()  # of the start, for a reset

@@ -10,6 +10,7 @@ from typing import Final
 
 from ..broker.keys import Right
 from ..broker.model.descriptions import TEXT_TYPE_NAMES, EntityStatus
+from ..broker.model.profiles import Profile
 from ..broker.model.properties import Value
 from .properties import (
     CLIENT,
@@ -62,12 +63,14 @@ def schema() -> JsonSchema:
             "Queues": _list(_object({"Name": _TEXT, "Properties": _stored(QUEUE_PROPERTIES)}, "Name")),
             "Topics": _list(_topic()),
             KEYS: _list(_key()),
+            "Profile": {"enum": [*Profile]},
+            "Port": {"type": "integer", "minimum": 0, "maximum": 65_535},
         },
         "Name",
     )
     user = _object(
         {
-            "Namespaces": {**_list(namespace), "minItems": 1, "maxItems": 1},
+            "Namespaces": {**_list(namespace), "minItems": 1},
             "Logging": _object({"Type": {"enum": [*LOGGING_TYPES]}}),
         },
         "Namespaces",

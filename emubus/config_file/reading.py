@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..broker.address import strip_authority
-from ..broker.hosts import is_of_another_namespace
+from ..broker.errors import BrokerError
+from ..broker.hosts import host_of, is_of_another_namespace, label_of
 from ..broker.keys import Right, SharedKey
 from ..broker.model.descriptions import (
     DEFAULT_RULES,
@@ -38,7 +39,7 @@ from ..broker.model.descriptions import (
     entity_key,
     with_fields,
 )
-from ..broker.model.profiles import Limits, defaults_of, size_mb_from_client
+from ..broker.model.profiles import Limits, Profile, defaults_of, limits_for, size_mb_from_client
 from ..broker.model.properties import Value
 from ..broker.model.validation import (
     Violation,
@@ -49,6 +50,7 @@ from ..broker.model.validation import (
     subscription_violations,
     topic_violations,
 )
+from ..broker.names import NamespaceName
 from ..broker.rules import FilterError, compile_filter
 from .cursor import ConfigFileError, Cursor, Members, Problem, items_of, json_of, refuse_duplicates
 from .json_text import JsonTextError, parse_json
@@ -67,6 +69,8 @@ from .properties import (
     Properties,
 )
 
+PROFILE, PORT = "Profile", "Port"
+PORT_MAX = 65_535
 _T = TypeVar("_T")
 
 
@@ -77,9 +81,15 @@ class FileConfig:
     topology: Topology
     keys: tuple[SharedKey, ...] = ()
     warnings: tuple[Problem, ...] = ()
+    limits: Limits | None = field(default=None, compare=False)
+    """Those by which it was read."""
+    port: int | None = None
+    """A port of its own, which a namespace besides the first may have."""
+    more: tuple[FileConfig, ...] = ()
+    """The namespaces besides the first."""
 
 
-def read_config_file(path: Path, limits: Limits) -> FileConfig:
+def read_config_file(path: Path, limits: Limits, *, takes_profile: bool = False) -> FileConfig:
     """Read and check a file against a profile's limits; ConfigFileError if it cannot be read or used."""
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -87,11 +97,15 @@ def read_config_file(path: Path, limits: Limits) -> FileConfig:
         raise ConfigFileError(Problem(str(path), 0, 0, f"cannot be read: {error.strerror or error}")) from error
     except UnicodeDecodeError as error:
         raise ConfigFileError(Problem(str(path), 0, 0, f"is not UTF-8 text (byte {error.start})")) from error
-    return parse_config(text, limits, file=str(path))
+    return parse_config(text, limits, file=str(path), takes_profile=takes_profile)
 
 
-def parse_config(text: str, limits: Limits, file: str = "Config.json") -> FileConfig:
-    """As `read_config_file`, for a text; `file` is its name in errors."""
+def parse_config(text: str, limits: Limits, file: str = "Config.json", *, takes_profile: bool = False) -> FileConfig:
+    """As `read_config_file`, for a text; `file` is its name in errors.
+
+    Each namespace but the first has the profile that it names, by default that of `limits`; the first one only if the
+    file `takes_profile`, because it is nowhere else.
+    """
     try:
         root = parse_json(text)
     except JsonTextError as error:
@@ -99,7 +113,7 @@ def parse_config(text: str, limits: Limits, file: str = "Config.json") -> FileCo
     cursor = Cursor(root, "$", file)
     errors = cursor.findings.errors
     try:
-        found = _Reader(limits).root(cursor)
+        found = _Reader(limits, takes_profile).root(cursor)
     except ConfigFileError:
         raise ConfigFileError(*errors) from None
     if errors:
@@ -123,8 +137,11 @@ class _Reader:
     """Reads the file from top to bottom; checks across entities come last."""
 
     limits: Limits
+    takes_profile: bool = False
     keys: list[SharedKey] = field(default_factory=list[SharedKey])
     forwards: list[Cursor] = field(default_factory=list[Cursor])
+    is_whole: bool = False
+    """Whether all entities of the namespace could be read."""
 
     def root(self, cursor: Cursor) -> FileConfig:
         root = cursor.members(("UserConfig", "$schema"), required=["UserConfig"], more=True)
@@ -134,17 +151,36 @@ class _Reader:
             if "Type" in logging:
                 logging["Type"].choice(*LOGGING_TYPES)
         namespaces = user["Namespaces"].items()
-        if len(namespaces) != 1:
-            user["Namespaces"].fail(
-                f"has {len(namespaces)} namespaces; it must have one: "
-                "start one server per namespace, each with its ports and its data folder"
-            )
-        topology = self.namespace(namespaces[0])
-        return FileConfig(topology, tuple(self.keys))
+        if not namespaces:
+            user["Namespaces"].fail("has no namespace; it must have one or more")
+        found = {each: _Reader(self.limits, self.takes_profile or number > 0) for number, each in enumerate(namespaces)}
+        read = self.each(namespaces, lambda each: found[each].namespace(each, is_first=each is namespaces[0]))
+        refuse_duplicates(read, [each.topology.namespace for each in read.values()], "namespace")
+        names = [each.topology.namespace for each in read.values()]
+        for each, reader in found.items():
+            if each in read and reader.is_whole:
+                reader.check_forwards(read[each].topology, names)
+            if each in read and len(namespaces) > 1:
+                _refuse_no_host(each, read[each].topology.namespace)
+        if len(read) < len(namespaces):
+            raise ConfigFileError(*cursor.findings.errors)
+        first, *more = read.values()
+        return replace(first, more=tuple(more))
 
-    def namespace(self, cursor: Cursor) -> Topology:
-        members = cursor.members(("Name", "Queues", "Topics", KEYS), required=["Name"])
+    def namespace(self, cursor: Cursor, *, is_first: bool) -> FileConfig:
+        members = cursor.members(("Name", "Queues", "Topics", KEYS, PROFILE, PORT), required=["Name"])
         name = members["Name"].text()
+        if PROFILE in members:
+            profile = Profile(members[PROFILE].choice(*Profile))
+            if self.takes_profile and profile is not self.limits.profile:
+                self.limits = limits_for(profile)
+        own_port = None
+        if PORT in members:
+            if is_first:
+                members[PORT].note("is for namespaces besides the first, which has the ports of the command line")
+            own_port = members[PORT].integer()
+            if not 0 <= own_port <= PORT_MAX:
+                members[PORT].note(f"is {own_port}; allowed is 0 (a free one) to {PORT_MAX}")
         if not _NAMESPACE_NAME.fullmatch(name):
             members["Name"].note(
                 f"is {json_of(name)}; allowed is 1 to 50 letters, digits and -, beginning with a letter"
@@ -165,9 +201,9 @@ class _Reader:
         self.at_most(cursor, len(entities), self.limits.entities_max, "queues and topics")
         partitioned = sum(each.enable_partitioning for each in entities)
         self.at_most(cursor, partitioned, self.limits.partitioned_entities_max, "partitioned entities")
-        if len(entities) == len(queue_cursors) + len(topic_cursors):  # else a target may be one that can't be read
-            self.check_forwards({entity_key(each.name) for each in entities}, name)
-        return topology
+        # else a target may be one that can't be read
+        self.is_whole = len(entities) == len(queue_cursors) + len(topic_cursors)
+        return FileConfig(topology, tuple(self.keys), limits=self.limits, port=own_port)
 
     def queue(self, cursor: Cursor) -> QueueDescription:
         members = cursor.members(("Name", "Properties"), required=["Name"])
@@ -335,16 +371,29 @@ class _Reader:
         if count_max is not None and count > count_max:
             cursor.note(f"has {count} {what}; allowed is at most {count_max} (profile {self.limits.profile})")
 
-    def check_forwards(self, names: Collection[str], namespace: str) -> None:
+    def check_forwards(self, topology: Topology, namespaces: Collection[str]) -> None:
+        """Note targets that this namespace, one of several, has not."""
+        namespace = topology.namespace
+        entities: list[QueueDescription | TopicDescription] = [*topology.queues, *topology.topics]
+        names = {entity_key(each.name) for each in entities}
+        others = {each.lower() for each in namespaces} - {namespace.lower()}
         for cursor in self.forwards:
             target = cursor.text()
-            if is_of_another_namespace(target, [namespace]):
+            if is_of_another_namespace(target, [namespace]) or label_of(host_of(target)) in others:
                 cursor.note(f"is {json_of(target)}, an address of another namespace than {json_of(namespace)}")
                 continue
             key = entity_key(strip_authority(target))
             if key not in names:
                 hint = cursor.hint(key, names)
                 cursor.note(f"is {json_of(target)}; there is no queue or topic of that name{hint}")
+
+
+def _refuse_no_host(cursor: Cursor, name: str) -> None:
+    """Note a name by which no client can reach a namespace among several."""
+    try:
+        NamespaceName(name)
+    except BrokerError as error:
+        cursor.members(("Name",), more=True)["Name"].note(error.description)
 
 
 def _values_in(members: Members, name: str) -> dict[str, PropertyValue]:

@@ -286,6 +286,13 @@ OF_EMUBUS: list[tuple[Callable[[], BrokerError], str, str, str]] = [
         "The connection was closed by container 'c'.",
         "own, after the texts for idle connections",
     ),
+    (
+        lambda: say.namespace_not_found("ns"),
+        "amqp:not-found",
+        "The messaging entity 'Invalid audience: Namespace cannot be resolved 'sb://ns.servicebus.windows.net/'' could "
+        "not be found. To know more visit https://aka.ms/sbResourceMgrExceptions. ",
+        "azure-sdk-for-js#26788, of a token for an entity",
+    ),
 ]
 """Texts that no row has, with condition and source; "own": the service has none that is known."""
 

@@ -19,6 +19,7 @@ from emubus.config import (
     Failpoint,
     LogFormat,
     LogLevel,
+    NamespaceConfig,
     load_config,
 )
 from emubus.storage.contract import Durability
@@ -80,6 +81,7 @@ SETTINGS = {
     "story": "yes",
     "service_only": "yes",
     "otlp": "https://collector:4318",
+    "namespace": "other:relaxed@5673",
 }
 
 
@@ -114,6 +116,8 @@ def test_every_option_can_be_set_by_argument_and_by_environment_with_the_same_re
         story=True,
         service_only=True,
         otlp="https://collector:4318",
+        more_namespaces=(NamespaceConfig(Topology("other"), limits_for(Profile.RELAXED), port=5673),),
+        new_keys=(SharedKey("RootManageSharedAccessKey", "secret", ALL_RIGHTS),),
     )
 
 

@@ -463,10 +463,40 @@ def test_duplicate_names_of_subscriptions_and_rules_are_refused() -> None:
     assert "another rule of this subscription" in complaint(config({"Topics": [{"Name": "t", "Subscriptions": one}]}))
 
 
-def test_more_than_one_namespace_is_answered_with_what_to_do() -> None:
-    text = json.dumps({"UserConfig": {"Namespaces": [{"Name": "a"}, {"Name": "b"}]}})
-    assert "has 2 namespaces; it must have one: start one server per namespace" in complaint(text)
-    assert "has 0 namespaces" in complaint('{"UserConfig": {"Namespaces": []}}')
+def forwarding(target: str) -> dict[str, object]:
+    """A queue that forwards."""
+    return {"Name": "from", "Properties": {"ForwardTo": target}}
+
+
+def test_each_namespace_of_a_file_has_its_profile_port_and_entities() -> None:
+    premium = {"Name": "b", "Profile": "premium", "Port": 5673, "Queues": [{"Name": "q"}]}
+    text = json.dumps({"UserConfig": {"Namespaces": [{"Name": "a", "Profile": "relaxed"}, premium]}})
+    found = parse_config(text, LIMITS[Profile.STANDARD])
+    (more,) = found.more
+    assert (more.topology.namespace, more.port, [each.name for each in more.topology.queues]) == ("b", 5673, ["q"])
+    assert more.limits == LIMITS[Profile.PREMIUM]
+    assert found.limits == LIMITS[Profile.STANDARD], "the profile of the first is the server's"
+    assert parse_config(text, LIMITS[Profile.STANDARD], takes_profile=True).limits == LIMITS[Profile.RELAXED]
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "expected"),
+    [
+        ([], "$.UserConfig.Namespaces has no namespace"),
+        ([{"Name": "a"}, {"Name": "A"}], 'is named "A"; line 1 has another namespace of that name'),
+        ([{"Name": "a"}, {"Name": "localhost"}], "'localhost' can't be the name of a namespace"),
+        ([{"Name": "a"}, {"Name": "b", "Port": 70000}], "Port is 70000; allowed is 0 (a free one) to 65535"),
+        ([{"Name": "a", "Port": 1}, {"Name": "b"}], "Port is for namespaces besides the first"),
+        ([{"Name": "a"}, {"Name": "b", "Profile": "gold"}], "Profile is"),
+        (
+            [{"Name": "a", "Queues": [forwarding("sb://b.localhost/q"), {"Name": "q"}]}, {"Name": "b"}],
+            'is "sb://b.localhost/q", an address of another namespace than "a"',
+        ),
+        ([{"Name": "a", "Queues": [{"Name": "q"}]}, {"Name": "b", "Queues": [forwarding("q")]}], 'is "q"; there is no'),
+    ],
+)
+def test_what_several_namespaces_must_not_have_is_named(namespaces: list[object], expected: str) -> None:
+    assert expected in complaint(json.dumps({"UserConfig": {"Namespaces": namespaces}}))
 
 
 def test_p05_the_101st_partitioned_entity_is_refused_on_standard_and_allowed_when_relaxed() -> None:

@@ -23,7 +23,8 @@ from emubus.broker.admin.verify import check_data_folder
 from emubus.broker.model.catalog import CatalogError
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.data_folder import DataFolder, read_namespace
-from emubus.server import StartError, own_folder
+from emubus.namespace import own_folder
+from emubus.server import StartError
 from emubus.storage import (
     FORMAT_VERSION,
     FolderState,

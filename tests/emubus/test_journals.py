@@ -16,7 +16,8 @@ from emubus.broker.admin.verify import check_data_folder
 from emubus.broker.api import TABLES
 from emubus.broker.names import SnapshotName
 from emubus.data_folder import DataFolder
-from emubus.server import Server, own_folder
+from emubus.namespace import own_folder
+from emubus.server import Server
 from emubus.storage import (
     Durability,
     FolderState,

@@ -22,7 +22,7 @@ from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.names import SnapshotName
 from emubus.commands.check import check_data
 from emubus.data_folder import DataFolder
-from emubus.server import own_folder
+from emubus.namespace import own_folder
 from emubus.snapshots import DAMAGED, UnsoundSnapshot, _checked, _commit, _stage, finish_restore
 from emubus.storage import FolderLock, StoreError, copy_files, sync_file
 from emubus.testing import EmubusServer

@@ -194,7 +194,7 @@ async def test_without_room_for_a_connection_those_who_wait_are_taken_later(monk
             taken.set()
             transport.close()
 
-    listener = Listener(lambda _: Taken(), lambda _: Taken(), clock, Ledger(clock))
+    listener = Listener(lambda *_: Taken(), lambda *_: Taken(), clock, Ledger(clock))
     port = listener.listen("127.0.0.1", 0)
     with monkeypatch.context() as full:
         full.setattr(socket.socket, "accept", refuse)

@@ -115,7 +115,7 @@ async def test_certificates_that_cannot_be_used_are_named(tmp_path: Path) -> Non
 async def test_a_connection_that_says_nothing_is_cut_after_a_while() -> None:
     clock = Clock()
     ledger = Ledger(clock)
-    listener = Listener(NotReady, NotReady, clock, ledger)
+    listener = Listener(lambda account, _: NotReady(account), lambda account, _: NotReady(account), clock, ledger)
     port = listener.listen("127.0.0.1", 0)
     for first in (b"", b"AM"):  # not enough to tell
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

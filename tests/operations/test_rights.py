@@ -92,7 +92,7 @@ def state(server: EmubusServer) -> object:
 def test_every_route_has_its_right(server: EmubusServer) -> None:
     lazy = server.server._http
     assert lazy is not None
-    app = server.call(lambda: HttpServer(lazy._services))._runner.app
+    app = server.call(lambda: HttpServer(lazy._services)).first.app
     routes = {
         (route.method, route.resource.canonical)
         for route in app.router.routes()

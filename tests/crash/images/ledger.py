@@ -24,7 +24,7 @@ from emubus.broker.admin.verify import check_data_folder
 from emubus.broker.api import TABLES
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog, CatalogError, Entry, path_of
 from emubus.broker.partition.records import MESSAGES, PARTITION_SHIFT, STATE, STATE_KEY, Counters, unpack_message_key
-from emubus.server import own_folder
+from emubus.namespace import own_folder
 from emubus.storage import Durability, Store, StoreError, open_store
 
 from ...emubus.folders.opening import LAST, ROWS_MAX, STORES

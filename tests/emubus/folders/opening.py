@@ -17,7 +17,7 @@ from emubus.broker.admin.folder_view import CATALOG_FOLDER
 from emubus.broker.admin.verify import check_data_folder
 from emubus.broker.api import TABLES
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog, CatalogError
-from emubus.server import own_folder
+from emubus.namespace import own_folder
 from emubus.storage import Durability, Store, StoreError, open_store
 
 STORES = 2
