@@ -70,9 +70,15 @@ class Declared:
         assert len(self.path) in PATH_LENGTHS[self.kind], f"a {self.kind} has no path {self.path}"
 
     @property
+    def entity_path(self) -> str:
+        """The path that the server has it under, such as `topic/Subscriptions/name/Rules/rule`."""
+        words = ("", "/Subscriptions/", "/Rules/") if self.kind is not Kind.AUTHORIZATION_RULE else ("", "/")
+        return "".join(word + name for word, name in zip(words, self.path, strict=False))
+
+    @property
     def label(self) -> str:
         """Kind and path, as messages name it."""
-        return " ".join(filter(None, (self.kind.value, "/".join(self.path))))
+        return " ".join(filter(None, (self.kind.value, self.entity_path)))
 
 
 @dataclass(frozen=True, slots=True)

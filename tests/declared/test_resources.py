@@ -6,7 +6,8 @@ from emubus.declared.resources import Declared, Kind, LeftOut, Origin, Resources
 
 
 def test_a_resource_is_named_by_its_kind_and_path() -> None:
-    assert Declared(Kind.RULE, ("t", "s", "r"), {}).label == "rule t/s/r"
+    assert Declared(Kind.RULE, ("t", "s", "r"), {}).label == "rule t/Subscriptions/s/Rules/r"
+    assert Declared(Kind.AUTHORIZATION_RULE, ("q", "send"), {}).label == "authorization rule q/send"
     assert Declared(Kind.NAMESPACE, (), {}).label == "namespace"
 
 

@@ -26,6 +26,7 @@ from . import (
     message_lines,
     messages,
     namespace,
+    resources,
     samples,
     session_state,
     stores,
@@ -36,7 +37,10 @@ from .endpoints import ROOT, Endpoint, answer, errors_as_json
 from .openapi import Tables, document
 
 TABLES: Final[Tables] = {
-    ("Administration", "Create, change, delete and export entities and rules."): administration.ENDPOINTS,
+    ("Administration", "Create, change, delete and export entities and rules."): (
+        *administration.ENDPOINTS,
+        *resources.ENDPOINTS,
+    ),
     ("Messages", "Send, receive, settle and resubmit messages."): messages.ENDPOINTS,
     ("Jobs", "Act on many messages; export and import them."): (*jobs.ENDPOINTS, *message_lines.ENDPOINTS),
     ("Templates", "Messages that are kept to be sent again."): templates.ENDPOINTS,

@@ -20,7 +20,7 @@ from aiohttp import hdrs, web
 from ...broker.aside import ASIDE_BYTES, Aside
 from ...broker.errors import BrokerError, Condition
 from ..json_object import JsonObject
-from ..json_reader import JsonError, read_json
+from ..json_reader import VALUES_MAX, JsonError, read_json
 from ..json_writer import PIECE_BYTES, json_pieces
 from ..long_work import ASIDE, Pace
 from ..services import Services
@@ -129,6 +129,7 @@ class Endpoint:
     reads: Schema = field(default_factory=lambda: Schema(type="string", format="binary"))
     gives: str = JSON
     body_bytes_max: int = BODY_BYTES_MAX
+    body_values_max: int = VALUES_MAX
     id: str = ""
     example: Mapping[str, object] | None = None
     answers: Mapping[str, object] | None = None
@@ -195,13 +196,13 @@ class Endpoint:
             data = b"{}"
         else:
             _require_type(request, JSON)
-        return await request.app[ASIDE].run(partial(_values, data, self.body), len(data))
+        return await request.app[ASIDE].run(partial(_values, data, self.body, self.body_values_max), len(data))
 
 
-def _values(data: bytes, schema: Schema) -> JsonObject:
+def _values(data: bytes, schema: Schema, values_max: int) -> JsonObject:
     """The values of a body. Invalid."""
     try:
-        found = read_json(data)
+        found = read_json(data, values_max)
     except JsonError as error:
         raise Invalid(f"the body can't be read as JSON: {error}") from None
     return JsonObject(read(found, schema, "body"))

@@ -1,0 +1,87 @@
+"""Declared resources, applied to the running namespace: the one way for the control API and for Resource Manager's.
+
+Knows the broker's verbs. Does not know what is to be done with a resource: `declared/applying.py` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ..broker.broker import Broker
+from ..broker.errors import BrokerError, Condition
+from ..broker.ids import new_shared_key
+from ..broker.model.catalog import Description
+from ..broker.model.descriptions import AuthorizationRule, RuleDescription
+from ..broker.model.profiles import Limits
+from ..declared.applying import FAILURES, Result, apply
+from ..declared.resources import Resources
+from .long_work import Pace
+from .services import Services
+
+_NO_KEYS: Final = (
+    "The keys of the namespace are those of its start: name them there, as AuthorizationRules of the namespace in the "
+    "Config.json or with --sas-key."
+)
+
+
+class LiveNamespace:
+    """The running namespace (`declared.applying.Port`)."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._broker: Broker = services.broker
+        self._pace = Pace()
+
+    @property
+    def name(self) -> str:
+        return self._broker.name
+
+    @property
+    def limits(self) -> Limits:
+        return self._broker.limits
+
+    def find(self, path: str) -> Description | None:
+        entity = self._broker.namespace.entity(path)
+        return None if entity is None else entity.description
+
+    def create(self, description: Description) -> None:
+        self._broker.administration.create(description)
+
+    def update(self, description: Description) -> None:
+        self._broker.administration.update(description)
+
+    def add_rule(self, path: str, rule: RuleDescription) -> None:
+        self._broker.administration.add_rule(path, rule)
+
+    def replace_rule(self, path: str, rule: RuleDescription) -> None:
+        self._broker.administration.replace_rule(path, rule)
+
+    def remove_rule(self, path: str, name: str) -> None:
+        self._broker.administration.remove_rule(path, name)
+
+    def new_key(self) -> str:
+        return new_shared_key()
+
+    def namespace_rules(self) -> Sequence[AuthorizationRule]:
+        return [
+            AuthorizationRule(each.name, tuple(sorted(each.rights)), each.key, each.secondary_key or "")
+            for each in self._services.access.keys
+        ]
+
+    async def replace_namespace_rules(self, rules: Sequence[AuthorizationRule]) -> None:
+        raise BrokerError(Condition.NOT_ALLOWED, _NO_KEYS)
+
+    async def turn(self) -> None:
+        await self._pace.step()
+
+
+async def apply_resources(
+    services: Services, client: str, resources: Resources, *, whole_rules: bool = False, sets_targets: bool = True
+) -> list[Result]:
+    """Apply resources to the running namespace; what is refused is logged as refused to `client`."""
+    found = await apply(resources, LiveNamespace(services), whole_rules=whole_rules, sets_targets=sets_targets)
+    for each in found:
+        if each.status in FAILURES:
+            services.broker.refusals.refused_because(client, each.path or each.what, each.status, each.why)
+    return found
