@@ -174,12 +174,20 @@ async def apply(
         if applier.is_pending(declared):
             results[number] = [applier.forwarding(declared, results[number][0]), *results[number][1:]]
             await port.turn()
-    found = [result for each in results for result in each]
-    for each in resources.left_out:
-        status = Status.LEFT_OUT if each.is_entity else Status.PASSED_OVER
-        why = f"{each.why}; {each.remedy}" if each.remedy else each.why
-        found.append(Result(status, each.what, why, each.origin))
-    return found
+    return [*(result for each in results for result in each), *left_out(resources)]
+
+
+def left_out(resources: Resources) -> list[Result]:
+    """The results of what readers could not make a resource of."""
+    return [
+        Result(
+            Status.LEFT_OUT if each.is_entity else Status.PASSED_OVER,
+            each.what,
+            f"{each.why}; {each.remedy}" if each.remedy else each.why,
+            each.origin,
+        )
+        for each in resources.left_out
+    ]
 
 
 class _Applier:

@@ -119,12 +119,12 @@ MAY_IMPORT: dict[str, set[str]] = {  # room: what it may import besides itself
         *(AMQP, AMQP_ROOF, "emubus/config_file", "storage", "telemetry", WEB, WEB_SERVER),
     },
     "emubus/kit": {
-        *(GROUND, FACADE, "broker/admin", "broker/model", "conditions"),
+        *(GROUND, FACADE, "broker/admin", "broker/model", "conditions", "declared"),
         *("emubus", WEB, "web/atom", "web/control"),
     },
     "emubus/importing": {
-        *(GROUND, "broker/model", "declared", "emubus", "emubus/config_file", "emubus/kit", "templates"),
-        *(WEB, "web/atom"),
+        *(GROUND, "broker/model", "broker/rules", "declared", "emubus", "emubus/config_file", "emubus/kit"),
+        *("templates", WEB, "web/atom"),
         *(SPARK, "spark_connector/codec", "spark_connector/wire"),  # the import of messages is a client
     },
     "emubus/commands": {

@@ -204,10 +204,10 @@ def _store_violations(entity: QueueDescription | TopicDescription, limits: Limit
         yield Violation(NAMES["enable_express"], "true", "false, as RequiresDuplicateDetection is true", refusal)
     if entity.duplicate_window_ms not in limits.duplicate_window_ms:
         yield _duration(NAMES["duplicate_window_ms"], entity.duplicate_window_ms, limits.duplicate_window_ms)
-    yield from _authorization_violations(entity.authorization_rules, limits)
+    yield from authorization_violations(entity.authorization_rules, limits)
 
 
-def _authorization_violations(rules: Sequence[AuthorizationRule], limits: Limits) -> Iterator[Violation]:
+def authorization_violations(rules: Sequence[AuthorizationRule], limits: Limits) -> Iterator[Violation]:
     if len(rules) > limits.authorization_rules_max:
         yield Violation("AuthorizationRules", f"{len(rules)} rules long", f"at most {limits.authorization_rules_max}")
     for name, count in Counter(rule.key_name for rule in rules).items():

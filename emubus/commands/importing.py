@@ -1,23 +1,24 @@
-"""`emubus import`: entities of a live namespace or an ARM template, messages of a file."""
+"""`emubus import`: entities of a live namespace, an ARM template, Terraform or Pulumi; messages of a file."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..broker.errors import BrokerError
-from ..broker.model.catalog import Description, path_of
-from ..broker.model.descriptions import with_fields
+from ..broker.model.catalog import Description
 from ..broker.model.profiles import LIMITS, Profile
 from ..connection_string import ConnectionString, parse_connection_string
-from ..exits import EXIT_OK, EXIT_USAGE, CommandError
+from ..exits import EXIT_FAILED, EXIT_OK, EXIT_USAGE, CommandError
 from ..kit.answers import is_deeper
 from ..options import ConfigError
-from ..terminal import Progress, json_text, one_line, write_notes
+from ..terminal import json_text, one_line, write_errors, write_notes
 from .client.address import (
     Address,
     add_server_options,
@@ -27,13 +28,18 @@ from .client.address import (
 from .client.output import add_json, show
 
 if TYPE_CHECKING:
+    from ..declared.applying import Result
+    from ..declared.resources import Resources
     from ..importing.messages import Copied
+    from ..kit.remote import RemoteEmubus
 
 TEMPLATE_CHARS_MAX: Final = 16 << 20
 """The service takes 4 MB."""
+STATE_CHARS_MAX: Final = 64 << 20
+"""A plan of a landscape with its configuration and prior state; a stack with all outputs."""
 TEMPLATE_DEPTH_MAX: Final = 100
 _EMULATOR: Final = "usedevelopmentemulator=true"
-_TARGETS: Final = ("forward_to", "forward_dead_letters_to")
+_SOURCES: Final = ("namespace", "arm", "terraform", "pulumi")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--namespace", metavar="CS", help="connection string (Manage) of the namespace to read")
     parser.add_argument("--arm", type=Path, metavar="FILE", help="read an ARM template (`bicep build` makes one)")
     parser.add_argument("--parameters", type=Path, metavar="FILE", help="with --arm: the values of its parameters")
+    parser.add_argument("--terraform", type=Path, metavar="FILE", help="read what `terraform show -json` prints")
+    parser.add_argument("--pulumi", type=Path, metavar="FILE", help="read what `pulumi stack export` prints")
     parser.add_argument("--messages", action="store_true", help="with --namespace: also copy the messages of queues")
     parser.add_argument("--file", type=Path, metavar="FILE", help="write a Config.json instead of creating entities")
     add_json(parser)
@@ -49,45 +57,96 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
 
 
+@dataclass(slots=True)
+class _Done:
+    """What became of resources and messages, and what else was passed over, a line each."""
+
+    results: list[Result]
+    counts: dict[str, int] = field(default_factory=dict[str, int])
+    passed_over: list[str] = field(default_factory=list[str])
+
+
 def run(parsed: argparse.Namespace) -> int:
-    """Import; the exit code. ConfigError, CommandError."""
+    """Import; the exit code: 1 if an entity was left out or refused. ConfigError, CommandError."""
+    from ..declared.applying import FAILURES, Status
+
+    sources = [each for each in _SOURCES if getattr(parsed, each) is not None]
+    options = ", ".join(f"--{each}" for each in _SOURCES)
     if (parsed.entity is None) != (parsed.lines is None):
         raise ConfigError("give ENTITY and --lines together")
     if parsed.lines is not None:
         from .client.lines import import_messages
 
-        if parsed.namespace is not None or parsed.arm is not None:
-            raise ConfigError("--lines, --namespace and --arm exclude each other")
+        if sources:
+            raise ConfigError(f"--lines, {options} exclude each other")
         return import_messages(parsed)
-    if (parsed.namespace is None) == (parsed.arm is None):
-        raise ConfigError("give either --namespace or --arm")
+    if len(sources) != 1:
+        raise ConfigError(f"give one of {options}")
     if parsed.parameters is not None and parsed.arm is None:
         raise ConfigError("--parameters needs --arm")
-    if parsed.messages and (parsed.arm is not None or parsed.file is not None):
+    if parsed.messages and (parsed.namespace is None or parsed.file is not None):
         raise ConfigError("--messages needs --namespace, and goes with no --file")
-    entities, found = _of_namespace(parsed) if parsed.arm is None else _of_template(parsed)
-    passed_over, counts = [*found], dict[str, int]()
-    if parsed.file is None:
-        copied = _create(parsed, entities)
-        done = [f"created {each.kind} {path_of(each)}" for each in entities]
-        if copied is not None:
-            passed_over += copied.passed_over
-            counts = {path: count for path, count in copied.counts.items() if count}
-            done += [f"copied {count} messages of {path}" for path, count in counts.items()]
-    else:
-        _write(parsed.file, entities)
-        done = [f"wrote {len(entities)} entities to {parsed.file}"]
-    write_notes(f"emubus: passed over: {one_line(each)}" for each in passed_over)
-    answer = {"entities": [path_of(each) for each in entities], "messages": counts, "passed_over": passed_over}
-    show(parsed, answer, done or ["there are no entities"])
-    return EXIT_OK
+    resources, entities, passed_over = _read(parsed)
+    done = _into_file(parsed, resources) if parsed.file is not None else _into_server(parsed, resources, entities)
+    notes = [note for each in done.results for note in each.notes]
+    notes += [
+        str(each).partition(" ")[2].removeprefix("over ") for each in done.results if each.status is Status.PASSED_OVER
+    ]
+    done.passed_over[:0] = [*passed_over, *notes, *filter(None, (resources.foreign_line(),))]
+    return _tell(parsed, done, [each for each in done.results if each.status in FAILURES])
 
 
-def _of_namespace(parsed: argparse.Namespace) -> tuple[list[Description], Sequence[str]]:
+def _tell(parsed: argparse.Namespace, done: _Done, failed: Sequence[Result]) -> int:
+    """Print the results; the exit code."""
+    from ..declared.applying import Status
+
+    shown = [each for each in done.results if each not in failed and each.status is not Status.PASSED_OVER]
+    entities = [each.path for each in shown if each.path]
+    lines = [f"{one_line(str(each))}" for each in shown]
+    if parsed.file is not None:
+        lines = [f"wrote {len(entities)} entities to {parsed.file}"]
+    lines += [f"copied {count} messages of {path}" for path, count in done.counts.items()]
+    write_notes(f"emubus: passed over: {one_line(each)}" for each in done.passed_over)
+    answer = {
+        "entities": entities,
+        "results": [
+            {"status": each.status.value, "what": each.what, "why": each.why, "origin": str(each.origin)}
+            for each in done.results
+        ],
+        "messages": done.counts,
+        "passed_over": done.passed_over,
+    }
+    show(parsed, answer, lines or ["there are no entities"])
+    if not failed:
+        return EXIT_OK
+    write_errors(str(each) for each in failed)
+    counts = Counter(each.status for each in failed)
+    said = " and ".join(f"{count} {status}" for status, count in counts.items())
+    write_errors([f"{said} of {len(done.results)} resources; what the other lines say is done"])
+    return EXIT_FAILED
+
+
+# ---------------------------------------------------------------- reading
+
+
+def _read(parsed: argparse.Namespace) -> tuple[Resources, list[Description], Sequence[str]]:
+    """The resources of the source, of a live namespace also its entities, and what it passes over."""
+    if parsed.namespace is not None:
+        return _of_namespace(parsed)
+    if parsed.arm is not None:
+        return _of_template(parsed), [], ()
+    return _of_terraform(parsed.terraform) if parsed.pulumi is None else _of_pulumi(parsed.pulumi), [], ()
+
+
+def _of_namespace(parsed: argparse.Namespace) -> tuple[Resources, list[Description], Sequence[str]]:
+    from ..declared.describing import declared_of
+    from ..declared.resources import Origin, Resources
     from ..importing.atom import read_namespace  # parses XML with the tables of the management API
 
     source, is_local, ca_file = _source_of(parsed)
-    return read_namespace(source, tls=not is_local, ca_file=ca_file, limits=LIMITS[Profile.STANDARD])
+    found, passed_over = read_namespace(source, tls=not is_local, ca_file=ca_file, limits=LIMITS[Profile.STANDARD])
+    declared = [each for entity in found for each in declared_of(entity, Origin(source.host))]
+    return Resources(tuple(declared)), found, passed_over
 
 
 def _source_of(parsed: argparse.Namespace) -> tuple[ConnectionString, bool, Path | None]:
@@ -99,10 +158,8 @@ def _source_of(parsed: argparse.Namespace) -> tuple[ConnectionString, bool, Path
     return source, _EMULATOR in parsed.namespace.lower().replace(" ", ""), ca_file_of(parsed)
 
 
-def _of_template(parsed: argparse.Namespace) -> tuple[list[Description], Sequence[str]]:
-    """The entities of an ARM template, judged by the reader of Config.json with every feature allowed."""
-    from ..config_file.cursor import ConfigFileError
-    from ..config_file.reading import parse_config
+def _of_template(parsed: argparse.Namespace) -> Resources:
+    """The resources of an ARM template."""
     from ..importing.arm import parameters_in, read_template
     from ..importing.expressions import TooMuch, Unresolved
 
@@ -110,26 +167,37 @@ def _of_template(parsed: argparse.Namespace) -> tuple[list[Description], Sequenc
     try:
         parameters = {} if parsed.parameters is None else parameters_in(_json(parsed.parameters))
         read = parsed.arm
-        found = read_template(_json(parsed.arm), parameters)
+        return read_template(_json(parsed.arm), parameters).resources(str(parsed.arm))
     except (Unresolved, TooMuch) as error:
         raise CommandError(f"{read}: {error}", EXIT_USAGE) from error
     except RecursionError:
         raise CommandError(f"{read}: its values are nested too deeply", EXIT_USAGE) from None
+
+
+def _of_terraform(path: Path) -> Resources:
+    from ..importing.terraform import NotTerraform, read_terraform
+
     try:
-        limits = replace(LIMITS[Profile.STANDARD], jms=True)  # the server refuses what it has not
-        topology = parse_config(json.dumps(found.config()), limits, str(parsed.arm)).topology
-    except ConfigFileError as error:
-        first, *more = (f"{parsed.arm}: {each.text}" for each in error.problems)
-        raise CommandError(first, EXIT_USAGE, more) from error
-    return [*topology.queues, *topology.topics, *topology.subscriptions], found.passed_over
+        return read_terraform(_json(path, STATE_CHARS_MAX), str(path))
+    except NotTerraform as error:
+        raise CommandError(f"{path}: {error}", EXIT_USAGE) from None
 
 
-def _json(path: Path) -> dict[str, object]:
+def _of_pulumi(path: Path) -> Resources:
+    from ..importing.pulumi import NotPulumi, read_pulumi
+
+    try:
+        return read_pulumi(_json(path, STATE_CHARS_MAX), str(path))
+    except NotPulumi as error:
+        raise CommandError(f"{path}: {error}", EXIT_USAGE) from None
+
+
+def _json(path: Path, chars_max: int = TEMPLATE_CHARS_MAX) -> dict[str, object]:
     try:
         with path.open(encoding="utf-8-sig") as file:
-            text = file.read(TEMPLATE_CHARS_MAX + 1)
-        if len(text) > TEMPLATE_CHARS_MAX:
-            raise ConfigError(f"{path} has more than {TEMPLATE_CHARS_MAX} characters; that is no template")
+            text = file.read(chars_max + 1)
+        if len(text) > chars_max:
+            raise ConfigError(f"{path} has more than {chars_max} characters; that is no template")
         found: object = json.loads(text)
         if is_deeper(found, TEMPLATE_DEPTH_MAX):
             raise RecursionError
@@ -145,20 +213,26 @@ def _json(path: Path) -> dict[str, object]:
     return members
 
 
-def _write(path: Path, entities: Sequence[Description]) -> None:
+# ---------------------------------------------------------------- applying
+
+
+def _into_file(parsed: argparse.Namespace, resources: Resources) -> _Done:
+    """Write a Config.json of what can be applied."""
     from ..config_file.writing import config_json
+    from ..declared.applying import apply
+    from ..importing.to_file import NAME, FutureNamespace, limits_for_file
 
+    future = FutureNamespace(limits_for_file(resources))
+    results = asyncio.run(apply(resources, future, whole_rules=parsed.namespace is not None))
     try:
-        path.write_text(json_text(config_json("sbemulatorns", entities)) + "\n")
+        parsed.file.write_text(json_text(config_json(NAME, future.entities, future.keys)) + "\n")
     except OSError as error:
-        raise ConfigError(f"{path} can't be written: {error.strerror}") from error
+        raise ConfigError(f"{parsed.file} can't be written: {error.strerror}") from error
+    return _Done(results)
 
 
-def _create(parsed: argparse.Namespace, entities: Sequence[Description]) -> Copied | None:
-    """Create entities over the administration protocol; their targets once all of them exist. CommandError.
-
-    Messages are copied before, so that none is forwarded.
-    """
+def _into_server(parsed: argparse.Namespace, resources: Resources, entities: Sequence[Description]) -> _Done:
+    """Apply to the running server. Messages are copied before targets are set, so that none is forwarded."""
     from ..broker.access import DEFAULT_KEY
     from ..kit.http_connection import CaError
     from ..kit.remote import RemoteEmubus
@@ -170,25 +244,36 @@ def _create(parsed: argparse.Namespace, entities: Sequence[Description]) -> Copi
         )
     except (ValueError, CaError) as error:
         raise ConfigError(str(error)) from error
-    progress, path = Progress("created", len(entities)), ""
     try:
-        for number, each in enumerate(entities, 1):
-            path = path_of(each)
-            server.create(with_fields(each, {name: None for name in _TARGETS if hasattr(each, name)}))
-            progress.step(number)
-        progress.end()
-        copied = _copy_messages(parsed, address, entities) if parsed.messages else None
-        for each in entities:
-            if getattr(each, "forward_to", None) or getattr(each, "forward_dead_letters_to", None):
-                path = path_of(each)
-                server.update(each)
+        done = _Done(_applied(server, resources, sets_targets=not parsed.messages, whole_rules=bool(entities)))
+        if parsed.messages:
+            copied = _copy_messages(parsed, address, entities)
+            done.passed_over += copied.passed_over
+            done.counts = {path: count for path, count in copied.counts.items() if count}
+            later = _applied(server, resources, sets_targets=True, whole_rules=bool(entities))
+            done.results = [_later(*pair) for pair in zip(done.results, later, strict=False)]
     except BrokerError as error:
-        raise CommandError(f"{path}: {error.description}") from error
+        raise CommandError(error.description) from error
     except ConnectionError as error:
-        raise CommandError(str(error), 3) from error
-    finally:
-        progress.end()
-    return copied
+        remedy = "what was applied before stays; the same command again goes on"
+        raise CommandError(f"{error}; {remedy}", 3) from error
+    return done
+
+
+def _applied(server: RemoteEmubus, resources: Resources, *, sets_targets: bool, whole_rules: bool) -> list[Result]:
+    from ..declared.applying import left_out
+
+    results = server.apply(resources.declared, whole_rules=whole_rules, sets_targets=sets_targets)
+    return [*results, *left_out(resources)]
+
+
+def _later(first: Result, second: Result) -> Result:
+    """The result of both rounds: the second one only sets targets."""
+    from ..declared.applying import Status
+
+    if second.status is Status.CHANGED and first.status in (Status.CREATED, Status.CHANGED):
+        return first if first.status is Status.CREATED else replace(first, why=f"{first.why}; {second.why}")
+    return first if second.status is Status.UNCHANGED else second
 
 
 def _copy_messages(parsed: argparse.Namespace, address: Address, entities: Sequence[Description]) -> Copied:

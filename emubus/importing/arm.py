@@ -6,11 +6,13 @@ listed, not guessed. Does not know which properties are allowed: the reader of C
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ..config_file.properties import CLIENT, QUEUE_PROPERTIES, SUBSCRIPTION_PROPERTIES, TOPIC_PROPERTIES
+from ..declared.resources import Declared, Kind, LeftOut, Origin, Resources
 from .expressions import Budget, Scope, TooMuch, Unresolved
 
 LOOP_COUNT_MAX: Final = 10_000
@@ -43,35 +45,24 @@ class Found:
     rules: dict[tuple[str, str, str], JsonObject] = field(default_factory=dict[tuple[str, str, str], JsonObject])
     passed_over: list[str] = field(default_factory=list[str])
 
-    def config(self) -> JsonObject:
-        topics: list[JsonObject] = []
-        for name, properties in self.topics.items():
-            own = [self._subscription(*key) for key in self.subscriptions if key[0].lower() == name.lower()]
-            topics.append({"Name": name, "Properties": properties, "Subscriptions": own})
-        queues = [{"Name": name, "Properties": properties} for name, properties in self.queues.items()]
-        return {"UserConfig": {"Namespaces": [{"Name": "sbemulatorns", "Queues": queues, "Topics": topics}]}}
-
-    def _subscription(self, topic: str, name: str) -> JsonObject:
-        key = (topic.lower(), name.lower())
-        of_jms = CLIENT in self.subscriptions[topic, name]
-        rules = [
-            {"Name": rule, "Properties": _with_selector(properties) if of_jms and rule == "$Default" else properties}
-            for (of, subscription, rule), properties in self.rules.items()
-            if (of.lower(), subscription.lower()) == key
+    def resources(self, file: str) -> Resources:
+        """What is found, declared."""
+        origin = Origin(file)
+        declared = [
+            *(Declared(Kind.QUEUE, (name,), each, origin) for name, each in self.queues.items()),
+            *(Declared(Kind.TOPIC, (name,), each, origin) for name, each in self.topics.items()),
+            *(Declared(Kind.SUBSCRIPTION, path, each, origin) for path, each in self.subscriptions.items()),
+            *(Declared(Kind.RULE, path, each, origin) for path, each in self.rules.items()),
         ]
-        return {"Name": name, "Properties": self.subscriptions[topic, name], "Rules": rules}
-
-
-def _with_selector(properties: JsonObject) -> JsonObject:
-    """The default rule of a subscription of JMS: its SQL filter is the selector."""
-    sql = properties.get("SqlFilter")
-    if not isinstance(sql, dict):
-        return properties
-    parts: JsonObject = {str(name).lower(): value for name, value in _members(sql).items()}
-    expression = parts.get("sqlexpression")
-    if expression == "1=1":
-        return {"FilterType": "True"}
-    return {"FilterType": "Selector", "SelectorFilter": {"Selector": expression}}
+        left: list[LeftOut] = []
+        foreign: Counter[str] = Counter()
+        for line in self.passed_over:
+            what, _, why = line.partition(": ")
+            if why.startswith("it is no "):
+                foreign[what.partition(" ")[0]] += 1
+            else:
+                left.append(LeftOut(what, why, origin=origin, is_entity=not why.startswith("the property ")))
+        return Resources(tuple(declared), tuple(left), foreign)
 
 
 def read_template(template: Mapping[str, object], parameters: Mapping[str, object]) -> Found:
@@ -81,9 +72,6 @@ def read_template(template: Mapping[str, object], parameters: Mapping[str, objec
     """
     found = Found()
     _template(found, template, parameters, Budget(), 0)
-    known = {name.lower() for name in found.topics}
-    for topic, name in [key for key in found.subscriptions if key[0].lower() not in known]:
-        found.passed_over.append(f"subscription {topic}/{name}: the template has no topic '{topic}'")
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -28,9 +28,12 @@ from ..broker.model.descriptions import QueueDescription, SubscriptionDescriptio
 from ..broker.names import SnapshotName
 from ..conditions.behaviour import Value
 from ..conditions.faults import Fault, FaultKind, FaultOperation
+from ..declared.applying import Result, Status
+from ..declared.resources import Declared, Origin
 from ..web.atom.entries import entity_entry, named_entry, rule_entry
 from ..web.atom.feeds import ENTRY_TYPE
 from ..web.control import ROOT
+from ..web.control.resources import resource_json
 from ..web.markup import ATOM
 from ..web.services import Snapshot
 from .answers import Answer, AnswerError, parse_answer
@@ -39,6 +42,8 @@ from .http_connection import DEFAULT_PORTS, connector, read_whole
 from .values import PeekedMessage, fault_in, in_ms, message_in, report_in, route_in, snapshot_in
 
 CALL_TIMEOUT_S: Final = 30.0
+APPLY_TIMEOUT_S: Final = 900.0
+"""Ten thousand entities, each with a commit of its own, on a slow disk."""
 PAGE_MESSAGES: Final = 250
 # The server's clock may be moved, but not beyond the year 3000: until then the token is good.
 TOKEN_EXPIRY: Final = "32503680000"
@@ -77,6 +82,7 @@ class RemoteEmubus(ConditionVerbs):
         self._port = parts.port or DEFAULT_PORTS[parts.scheme]
         self._is_tls = parts.scheme == "https"
         self._connect = connector(parts.scheme, self._host, self._port, CALL_TIMEOUT_S, ca_file)
+        self._connect_for_long = connector(parts.scheme, self._host, self._port, APPLY_TIMEOUT_S, ca_file)
         self._key_name = key_name
         self._key = key
 
@@ -127,6 +133,28 @@ class RemoteEmubus(ConditionVerbs):
 
     def delete(self, path: str) -> None:
         self._atom("DELETE", path)
+
+    def apply(
+        self, resources: Sequence[Declared], *, whole_rules: bool = False, sets_targets: bool = True
+    ) -> list[Result]:
+        """Create or update what resources declare; what became of each, and no error for one that is refused."""
+        body = {
+            "resources": [resource_json(each) for each in resources],
+            "whole_rules": whole_rules,
+            "sets_targets": sets_targets,
+        }
+        answer = self._control("POST", "/resources", body, self._connect_for_long)
+        return [
+            Result(
+                Status(each.text("status")),
+                each.text("what"),
+                each.text("why"),
+                Origin(each.text("origin")),
+                tuple(each.texts("notes")),
+                each.text("path"),
+            )
+            for each in answer.parts("results")
+        ]
 
     # ---- messages
 
@@ -279,11 +307,17 @@ class RemoteEmubus(ConditionVerbs):
             raise self._no_emubus(status, error) from error
         return found
 
-    def _control(self, method: str, path: str, body: object = None) -> Answer:
+    def _control(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        connect: Callable[[], http.client.HTTPConnection] | None = None,
+    ) -> Answer:
         content, headers = b"", {}
         if body is not None:
             content, headers = json.dumps(body).encode(), {"Content-Type": "application/json"}
-        status, answer = self._send(method, ROOT + path, content, headers)
+        status, answer = self._send(method, ROOT + path, content, headers, connect)
         try:
             reply = parse_answer(answer)
             refused = None if 200 <= status < 300 else reply.part("error").text("message")
@@ -297,12 +331,17 @@ class RemoteEmubus(ConditionVerbs):
         return ConnectionError(f"no emubus answers at {self.url}: HTTP status {status}, {error}")
 
     def _send(
-        self, method: str, path: str, content: bytes = b"", headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        content: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        connect: Callable[[], http.client.HTTPConnection] | None = None,
     ) -> tuple[int, bytes]:
         resource = quote(f"{self.url}/", safe="")
         signature = quote(sign(resource, TOKEN_EXPIRY, self._key), safe="")
         token = f"SharedAccessSignature sr={resource}&sig={signature}&se={TOKEN_EXPIRY}&skn={quote(self._key_name)}"
-        connection = self._connect()
+        connection = (connect or self._connect)()
         try:
             connection.request(method, path, content, {"Authorization": token, **(headers or {})})
             answer = connection.getresponse()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import html
 import json
 import re
@@ -17,7 +18,7 @@ from xml.etree.ElementTree import fromstring
 import pytest
 
 from emubus.broker.api import Totals
-from emubus.broker.model.catalog import Entry
+from emubus.broker.model.catalog import Entry, path_of
 from emubus.broker.model.descriptions import (
     EntityDescription,
     EntityStatus,
@@ -33,7 +34,9 @@ from emubus.commands.client.entities import properties_of
 from emubus.config_file.json_schema import schema
 from emubus.config_file.reading import parse_config
 from emubus.config_file.writing import config_json
+from emubus.declared.applying import Status, apply
 from emubus.importing.arm import read_template
+from emubus.importing.to_file import FutureNamespace
 from emubus.testing import EmubusServer
 from emubus.web.atom.descriptions import ReadContext, subscription_in, top_level_in
 from emubus.web.atom.entries import entity_entry
@@ -108,7 +111,10 @@ def test_an_arm_template_is_read_as_the_entity_that_it_was_made_of(
     assert f'"{row.name[0].lower()}{row.name[1:]}"' in json.dumps(template)
     found = read_template(template, {})
     assert found.passed_over == []
-    assert read_again(found.config(), kind) == entity
+    namespace = FutureNamespace(LIMITS_HERE)
+    results = asyncio.run(apply(found.resources("template"), namespace))
+    assert {each.status for each in results} == {Status.CREATED}
+    assert namespace.find(path_of(entity)) == entity
 
 
 @pytest.mark.parametrize(("kind", "row"), ROWS)
