@@ -95,8 +95,8 @@ class Claims:
         )
 
     def keys_changed(self) -> None:
-        """An entity has other keys than before."""
-        if any(claim.is_of_entity for claim in self._by_path.values()):
+        """An entity or the namespace has other keys than before."""
+        if any(claim.key_name for claim in self._by_path.values()):
             self._expired()
 
     def close(self) -> None:

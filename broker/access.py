@@ -40,8 +40,8 @@ class Claim:
     """Rights on a path and everything below it; path "" is the namespace. `expires_at` None is never.
 
     `is_of_entity`: the claim comes from a key of the entity at that path. It opens the entity and its subscriptions,
-    but no other entity whose name begins with the path. It holds as long as the entity has that key, `key_text` being
-    one of its two texts under `key_name` (`Access.current`). `identity` names the key among all keys.
+    but no other entity whose name begins with the path. It holds as long as the entity, or the namespace, has that key,
+    `key_text` being one of its two texts under `key_name` (`Access.current`). `identity` names the key among all keys.
     """
 
     path: str
@@ -139,9 +139,10 @@ def _no_keys(path: str | None) -> Iterable[SharedKey]:
 class Access:
     """The keys of a namespace and the claims that they give.
 
-    `keys` are fixed. `entity_keys(path)` returns the current keys of the entities at or above a path, with None
-    those of all entities. `is_elsewhere(host)` says whether a host names another namespace of this process: a token for
-    it is none for this one, though the two may have the same key.
+    `keys` are those of the namespace as it was configured, which requests may change. `entity_keys(path)` returns the
+    current keys of the entities at or above a path, with None those of all entities. `is_elsewhere(host)` says whether
+    a host names another namespace of this process: a token for it is none for this one, though the two may have the
+    same key.
     """
 
     def __init__(
@@ -153,7 +154,7 @@ class Access:
         entity_keys: Callable[[str | None], Iterable[SharedKey]] = _no_keys,
         is_elsewhere: Callable[[str], bool] = _nowhere,
     ) -> None:
-        self._fixed = tuple(keys)
+        self.configured = self._keys = tuple(keys)
         self._entity_keys = entity_keys
         self.verify = verify
         self._authority = authority
@@ -162,7 +163,11 @@ class Access:
     @property
     def keys(self) -> tuple[SharedKey, ...]:
         """The keys of the namespace."""
-        return self._fixed
+        return self._keys
+
+    def replace_keys(self, keys: Iterable[SharedKey]) -> None:
+        """Have other keys of the namespace; claims of keys that are gone hold no longer."""
+        self._keys = tuple(keys)
 
     def put_token(self, token: str, audience: str, now: int, *, asked: str | None = None) -> Claim:
         """Return the claim of a token on an audience (any scheme and authority). Raises BrokerError if it gives none.
@@ -200,11 +205,12 @@ class Access:
         raise _refusal("InvalidSignature: The key name or the key is not valid.")
 
     def current(self, claim: Claim) -> Claim | None:
-        """The claim with the rights that its key has now; None if the entity has lost the key."""
-        if not claim.is_of_entity:
-            return claim
-        for key in self._named(claim.key_name, claim.path):
-            if key.scope is not None and any(_equal(claim.key_text, text) for text in _texts(key)):
+        """The claim with the rights that its key has now; None if the entity or namespace has lost the key."""
+        if not claim.key_name:
+            return claim  # nothing was verified, or no key gave it
+        keys = self._entity_keys(claim.path) if claim.is_of_entity else self._keys
+        for key in keys:
+            if key.name == claim.key_name and claim.key_text in _texts(key):
                 return replace(claim, rights=key.rights)
         return None
 
@@ -230,7 +236,7 @@ class Access:
 
     def _named(self, name: str, path: str | None) -> Iterator[SharedKey]:
         """Return the keys of a name: those of the namespace and of the entities at or above a path."""
-        return (key for key in chain(self._fixed, self._entity_keys(path)) if key.name == name)
+        return (key for key in chain(self._keys, self._entity_keys(path)) if key.name == name)
 
     def _resource(self, path: str) -> str:
         return f"sb://{self._authority}/{path}"
@@ -289,8 +295,8 @@ def _texts(key: SharedKey) -> tuple[str, ...]:
 
 
 def _claim(key: SharedKey, text: str, path: str, expires_at: int | None) -> Claim:
-    if key.scope is None:  # a key of the namespace never changes
-        return Claim(path, key.rights, expires_at, identity=key.name)
+    if key.scope is None:
+        return Claim(path, key.rights, expires_at, False, key.name, text, identity=key.name)
     identity = f"{key.name} of {key.scope}"
     return Claim(path, key.rights, expires_at, True, key.name, text, identity)
 

@@ -14,13 +14,14 @@ deployment-modes, *Incremental mode*.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from ..broker import service_errors
 from ..broker.errors import BrokerError
+from ..broker.keys import Right
 from ..broker.model.catalog import FIXED_FIELDS, Description, path_of
 from ..broker.model.descriptions import (
     DEFAULT_RULE_NAME,
@@ -36,8 +37,8 @@ from ..broker.model.descriptions import (
     is_same,
     with_fields,
 )
-from ..broker.model.profiles import Limits, Profile, defaults_of, size_mb_from_client
-from ..broker.model.properties import PROPERTIES_OF, Value
+from ..broker.model.profiles import KIB, Limits, Profile, defaults_of, size_mb_from_client
+from ..broker.model.properties import PROPERTIES_OF, Property, Value
 from ..broker.model.validation import (
     Violation,
     is_rule_name,
@@ -168,7 +169,9 @@ async def apply(
                 await port.turn()
     if whole_rules:
         for number, result in applier.without_others(numbered):
-            results[number].append(result)
+            is_new = results[number][0].status is Status.CREATED
+            if result.status is not Status.REMOVED or not is_new:  # nobody knew `$Default` of a new one
+                results[number].append(result)
             await port.turn()
     for number, declared in numbered:
         if applier.is_pending(declared):
@@ -305,18 +308,18 @@ class _Applier:
     ) -> Description:
         limits = self._port.limits
         stays = {} if known is None else {each.field: getattr(known, each.field) for each in _lasting(kind)}
-        values: dict[str, Any] = {**defaults_of(kind, limits), **stays, **given}
+        values: dict[str, object] = {**defaults_of(kind, limits), **stays, **given}
         _bring_within(values, given, limits)
         if values.get("forward_to") is not None:
             values["auto_delete_on_idle_ms"] = None  # as `_never_idle` in `web/atom/descriptions.py`
         name = declared.path[-1] if known is None else known.name
         if kind is SubscriptionDescription:
-            return SubscriptionDescription(declared.path[0], name, **values)
+            return SubscriptionDescription.from_json({**values, "topic_name": declared.path[0], "name": name})
         assert kind in (QueueDescription, TopicDescription), "there is no other kind"
         if kind is QueueDescription:
-            made: QueueDescription | TopicDescription = QueueDescription(name, **values)
+            made: QueueDescription | TopicDescription = QueueDescription.from_json({**values, "name": name})
         else:
-            made = TopicDescription(name, **values)
+            made = TopicDescription.from_json({**values, "name": name})
         before = known if isinstance(known, QueueDescription | TopicDescription) else None
         size_mb = size_mb_from_client(
             made.max_size_mb, made.enable_partitioning, limits, None if before is None else before.max_size_mb
@@ -334,7 +337,7 @@ class _Applier:
                     raise _Refused(f"{error.description.rstrip()} {_FIXED_REMEDY[0].upper()}{_FIXED_REMEDY[1:]}")
         found = self._violations(wanted, is_new=known is None)
         if found:
-            raise _Refused("; ".join(each.refusal.description if each.refusal else str(each) for each in found))
+            raise _Refused("; ".join(map(str, found)))
         for name, way in _WAYS.items():
             target: str | None = getattr(wanted, name, None)
             if target is not None and target != getattr(known, name, None) and not self._will_exist(target):
@@ -473,7 +476,7 @@ class _Applier:
         self,
         known: Sequence[AuthorizationRule],
         name: str,
-        rights: Sequence[Any],
+        rights: Sequence[Right],
         keys: tuple[str | None, str | None],
     ) -> tuple[tuple[AuthorizationRule, ...] | None, Status, str]:
         """The rules with this one, None if they are the same; a key that nobody names stays, or is made."""
@@ -487,7 +490,8 @@ class _Applier:
         if set(old.rights) == set(rights):
             new = replace(new, rights=old.rights)
         else:
-            changes.append(f"rights {', '.join(old.rights)} → {', '.join(rights)}")
+            before, after = (", ".join(each for each in Right if each in given) for given in (old.rights, rights))
+            changes.append(f"rights {before} → {after}")
         if (old.primary_key, old.secondary_key) != (first, second):
             changes.append("keys (not shown)")
         if not changes:
@@ -495,12 +499,12 @@ class _Applier:
         return tuple(new if each is old else each for each in known), Status.CHANGED, "; ".join(changes)
 
 
-def _lasting(kind: type[EntityDescription]) -> list[Any]:
+def _lasting(kind: type[EntityDescription]) -> list[Property]:
     """What an update keeps where it names no value: what is fixed, and what older versions of the API do not have."""
     return [row for row in PROPERTIES_OF[kind] if row.is_fixed or row.since]
 
 
-def _bring_within(values: dict[str, Any], given: Mapping[str, object], limits: Limits) -> None:
+def _bring_within(values: dict[str, object], given: Mapping[str, object], limits: Limits) -> None:
     """Lower what tools write unasked to the profile's maximum, as for SDKs (`web/atom/descriptions.py`).
 
     azurerm and az write 1024 MB and no limit of the time to live; Microsoft's emulator has 100 MB and an hour.
@@ -542,15 +546,19 @@ def _change(known: Description | None, made: Description) -> tuple[Status, str]:
     return (Status.CHANGED, "; ".join(changes)) if changes else (Status.UNCHANGED, "")
 
 
-_SPELLINGS: Final[Mapping[Value, Callable[[Any], str]]] = {
-    Value.DURATION: format_duration,
-    Value.LIMIT: lambda value: "never" if value is None else format_duration(value),
-    Value.BOOLEAN: lambda value: str(value).lower(),
-    Value.BYTES: lambda value: "the profile's" if value is None else str(value // 1024),
-}
-
-
 def _spelled(kind: Value, value: object) -> str:
-    if kind in _SPELLINGS:
-        return _SPELLINGS[kind](value)
-    return "none" if value is None else f"{value!s:.80}"
+    match kind, value:
+        case Value.LIMIT, None:
+            return "never"
+        case Value.BYTES, None:
+            return "the profile's"
+        case _, None:
+            return "none"
+        case _, bool():
+            return str(value).lower()
+        case ((Value.LIMIT | Value.DURATION), int()):
+            return format_duration(value)
+        case Value.BYTES, int():
+            return str(value // KIB)
+        case _:
+            return f"{value!s:.80}"

@@ -281,12 +281,12 @@ def _properties(reading: Reading, name: str) -> dict[str, PropertyValue]:
 
 
 def rights_in(reading: Reading) -> tuple[Right, ...]:
-    """The rights of an authorization rule, in the order of `Right`."""
+    """The rights of an authorization rule."""
     given = reading.value("rights", _rights)
     if not reading.has("rights"):
         reading.problems.append(f"rights is missing; it must be a list of {', '.join(Right)}")
     reading.leave(READ_ONLY | {"rights", "primarykey", "secondarykey"})
-    return tuple(each for each in Right if isinstance(given, tuple) and each in given)
+    return tuple(dict.fromkeys(given)) if isinstance(given, tuple) else ()
 
 
 def _rights(value: object) -> tuple[Right, ...]:

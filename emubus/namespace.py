@@ -34,6 +34,7 @@ from .broker.ledger import Ledger
 from .broker.model.catalog import CATALOG_TABLES, Catalog, other_store_count
 from .broker.model.descriptions import Topology
 from .broker.model.profiles import Partitioning, limits_over
+from .broker.names import KeptFile
 from .broker.service_errors import HOST_SUFFIX, jms_not_supported
 from .config import Auth, Config
 from .data_folder import DataFolder
@@ -147,6 +148,7 @@ class HostedNamespace:
             entity_keys=broker.namespace.entity_keys,
             is_elsewhere=self._is_elsewhere,
         )
+        self._take_kept_keys(access)
         limits = config.limits
         partitioned = limits.partitioning is Partitioning.ALWAYS
         self._amqp = amqp = AmqpServer(
@@ -214,6 +216,18 @@ class HostedNamespace:
             namespaces=self._neighbours,
         )
 
+    def _take_kept_keys(self, access: Access) -> None:
+        """Have the keys of the namespace as an earlier run has left them."""
+        data = b"" if self._folder is None else self._folder.read(KeptFile.KEYS)
+        if not data:
+            return
+        from .broker.kept_keys import keys_after  # only where a request has changed keys
+
+        try:
+            access.replace_keys(keys_after(access.configured, data))
+        except ValueError as error:
+            log.warning("changed keys are not used", file=KeptFile.KEYS.value, cause=str(error))
+
     def _is_elsewhere(self, host: str) -> bool:
         return self._neighbours.is_elsewhere(host, self)
 
@@ -225,7 +239,7 @@ class HostedNamespace:
         from .config_file.writing import config_json  # only for a request that asks for it
 
         descriptions = [entity.description for entity in self.broker.namespace.entities()]
-        return partial(config_json, self.broker.name, descriptions, self.config.keys)
+        return partial(config_json, self.broker.name, descriptions, self.services.access.keys)
 
     def _read_config(self, text: str) -> Topology:
         from .config_file.cursor import ConfigFileError  # only for a request that has a file

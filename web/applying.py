@@ -5,24 +5,22 @@ Knows the broker's verbs. Does not know what is to be done with a resource: `dec
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
-from typing import Final
 
 from ..broker.broker import Broker
 from ..broker.errors import BrokerError, Condition
 from ..broker.ids import new_shared_key
+from ..broker.kept_keys import written
 from ..broker.model.catalog import Description
 from ..broker.model.descriptions import AuthorizationRule, RuleDescription
 from ..broker.model.profiles import Limits
+from ..broker.model.validation import authorization_violations
+from ..broker.names import KeptFile
 from ..declared.applying import FAILURES, Result, apply
 from ..declared.resources import Resources
 from .long_work import Pace
 from .services import Services
-
-_NO_KEYS: Final = (
-    "The keys of the namespace are those of its start: name them there, as AuthorizationRules of the namespace in the "
-    "Config.json or with --sas-key."
-)
 
 
 class LiveNamespace:
@@ -70,7 +68,15 @@ class LiveNamespace:
         ]
 
     async def replace_namespace_rules(self, rules: Sequence[AuthorizationRule]) -> None:
-        raise BrokerError(Condition.NOT_ALLOWED, _NO_KEYS)
+        services = self._services
+        for violation in authorization_violations(rules, self.limits):
+            raise BrokerError(Condition.ARGUMENT_ERROR, str(violation))
+        keys = [each.shared_key(None) for each in rules]
+        if services.files is not None:
+            data = written(services.access.configured, keys)
+            await asyncio.to_thread(services.files.write, KeptFile.KEYS, data)
+        services.access.replace_keys(keys)
+        self._broker.namespace.keys_changed()
 
     async def turn(self) -> None:
         await self._pace.step()

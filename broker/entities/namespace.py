@@ -240,8 +240,12 @@ class Namespace:
                 handle.size_bytes_max = size_bytes_max
         assert not isinstance(before, SubscriptionDescription), "an entity stays of its kind"
         if before.authorization_rules != description.authorization_rules:
-            for watcher in self._key_watchers:
-                watcher()
+            self.keys_changed()
+
+    def keys_changed(self) -> None:
+        """Tell who watches that keys, or roles, give other rights than before."""
+        for watcher in self._key_watchers:
+            watcher()
 
     def remove(self, entity: Entity, detached: BrokerError | None = None) -> None:
         """Remove an entity; `administration` removes its rows.

@@ -10,11 +10,20 @@ named to the user. Does not know plans, states and stacks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from ..broker.keys import Right
+from ..broker.model.descriptions import (
+    EntityDescription,
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
+from ..broker.model.properties import CORRELATION_NAMES, PROPERTIES_OF
+from ..declared.reading import camel
 from ..declared.resources import Kind
 
 _TYPICAL_MESSAGE_KB: Final = 256
@@ -32,39 +41,32 @@ class Row:
     without_effect: frozenset[str] = frozenset()
 
 
-_STORE: Final = {
-    "auto_delete_on_idle": "autoDeleteOnIdle",
-    "batched_operations_enabled": "enableBatchedOperations",
-    "default_message_ttl": "defaultMessageTimeToLive",
-    "duplicate_detection_history_time_window": "duplicateDetectionHistoryTimeWindow",
-    "enable_batched_operations": "enableBatchedOperations",
-    "enable_express": "enableExpress",
-    "enable_partitioning": "enablePartitioning",
-    "express_enabled": "enableExpress",
-    "max_message_size_in_kilobytes": "maxMessageSizeInKilobytes",
-    "max_size_in_megabytes": "maxSizeInMegabytes",
-    "partitioning_enabled": "enablePartitioning",
-    "requires_duplicate_detection": "requiresDuplicateDetection",
-    "status": "status",
+_OTHER_NAMES: Final[Mapping[str, str]] = {
+    "batched_operations_enabled": "enable_batched_operations",
+    "dead_lettering_on_filter_evaluation_error": "dead_letter_on_filter_exceptions",
+    "default_message_ttl": "default_ttl_ms",
+    "express_enabled": "enable_express",
+    "partitioning_enabled": "enable_partitioning",
 }
-_RECEIVED: Final = {
-    "dead_lettering_on_message_expiration": "deadLetteringOnMessageExpiration",
-    "forward_dead_lettered_messages_to": "forwardDeadLetteredMessagesTo",
-    "forward_to": "forwardTo",
-    "lock_duration": "lockDuration",
-    "max_delivery_count": "maxDeliveryCount",
-    "requires_session": "requiresSession",
-}
-_SUBSCRIPTION: Final = {
-    "auto_delete_on_idle": "autoDeleteOnIdle",
-    "batched_operations_enabled": "enableBatchedOperations",
+"""Attributes that are not called as the service's property is in snake case, and the fields of descriptions."""
+_OF_CLIENT: Final = {
     "client_scoped_subscription": "clientAffineProperties",
     "client_scoped_subscription_enabled": "isClientAffine",
-    "dead_lettering_on_filter_evaluation_error": "deadLetteringOnFilterEvaluationExceptions",
-    "default_message_ttl": "defaultMessageTimeToLive",
-    "enable_batched_operations": "enableBatchedOperations",
-    "status": "status",
 }
+
+
+def snake(name: str) -> str:
+    """`lock_duration` of `LockDuration` and of `lockDuration`."""
+    return re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower()
+
+
+def _attributes(kind: type[EntityDescription]) -> dict[str, str]:
+    """ARM's properties of a kind of entity by the attributes."""
+    found = {snake(row.name): camel(row.name) for row in PROPERTIES_OF[kind]}
+    by_field = {row.field: camel(row.name) for row in PROPERTIES_OF[kind]}
+    return found | {name: by_field[each] for name, each in _OTHER_NAMES.items() if each in by_field}
+
+
 _CLIENT: Final = {
     "client_id": "clientId",
     "is_client_scoped_subscription_durable": "isDurable",
@@ -76,17 +78,7 @@ _RULE: Final = {
     "filter_type": "filterType",
     "sql_filter": "sqlFilter",
 }
-_CORRELATION: Final = {
-    "content_type": "contentType",
-    "correlation_id": "correlationId",
-    "label": "label",
-    "message_id": "messageId",
-    "properties": "properties",
-    "reply_to": "replyTo",
-    "reply_to_session_id": "replyToSessionId",
-    "session_id": "sessionId",
-    "to": "to",
-}
+_CORRELATION: Final = {"properties": "properties", **{snake(each): camel(each) for each in CORRELATION_NAMES.values()}}
 _KEYS: Final = {
     "listen": "rights",
     "manage": "rights",
@@ -115,12 +107,13 @@ TYPES: Final[Mapping[str, Row]] = {
             }
         ),
     ),
-    "azurerm_servicebus_queue": Row(Kind.QUEUE, "namespace_id", ("namespace_name",), {**_STORE, **_RECEIVED}),
-    "azurerm_servicebus_topic": Row(
-        Kind.TOPIC, "namespace_id", ("namespace_name",), {**_STORE, "support_ordering": "supportOrdering"}
-    ),
+    "azurerm_servicebus_queue": Row(Kind.QUEUE, "namespace_id", ("namespace_name",), _attributes(QueueDescription)),
+    "azurerm_servicebus_topic": Row(Kind.TOPIC, "namespace_id", ("namespace_name",), _attributes(TopicDescription)),
     "azurerm_servicebus_subscription": Row(
-        Kind.SUBSCRIPTION, "topic_id", ("namespace_name", "topic_name"), {**_RECEIVED, **_SUBSCRIPTION}
+        Kind.SUBSCRIPTION,
+        "topic_id",
+        ("namespace_name", "topic_name"),
+        {**_attributes(SubscriptionDescription), **_OF_CLIENT},
     ),
     "azurerm_servicebus_subscription_rule": Row(
         Kind.RULE,

@@ -18,7 +18,7 @@ from typing import Final
 from ..broker.model.descriptions import DEFAULT_RULE_NAME
 from ..declared.resources import Declared, Kind, LeftOut, Origin, Resources
 from .arm_ids import entity_name, parse_id
-from .azurerm import SETTINGS, TYPES, jms_name, properties_of
+from .azurerm import SETTINGS, TYPES, jms_name, properties_of, snake
 
 SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
 _SECRET: Final = "1b47061264138c4ac30d75fd1eb44270"
@@ -84,7 +84,7 @@ class _Reader:
         kind = str(resource.get("type", ""))
         if kind.startswith("pulumi:"):
             return
-        what = str(resource.get("urn", kind)).rpartition("$")[2].partition("::")[2] or kind
+        what = f"{kind}::{str(resource.get('urn', '')).rpartition('::')[2]}"
         origin = Origin(self._file, None, f"$.deployment.resources[{number}]")
         native, classic = _NATIVE.fullmatch(kind), _CLASSIC.fullmatch(kind)
         if native is not None:
@@ -122,21 +122,22 @@ class _Reader:
         self.declared.append(Declared(kind, placed[1], properties, origin, placed[0]))
 
     def _classic(self, word: str, what: str, resource: JsonObject, origin: Origin) -> None:
-        type_name = f"azurerm_servicebus{_snake(word)}"
+        type_name = f"azurerm_servicebus_{snake(word)}"
         if type_name in SETTINGS or type_name not in TYPES:
             self._pass_over(what, "emubus has no such setting", origin, is_entity=False)
             return
         row = TYPES[type_name]
         outputs, inputs = _plain(resource.get("outputs")) or {}, _plain(resource.get("inputs")) or {}
         given = {**{each: value for each, value in outputs.items() if each in ("primaryKey", "secondaryKey")}, **inputs}
-        shown = self._shown({each: value for each, value in given.items() if each != "__defaults"}, what, origin)
-        properties, unread = properties_of(row, {_snake(each)[1:]: _snaked(value) for each, value in shown.items()})
+        above_names = ("__defaults", "name", camel_name(row.parent))
+        shown = self._shown({each: value for each, value in given.items() if each not in above_names}, what, origin)
+        properties, unread = properties_of(row, {snake(each): _snaked(value) for each, value in shown.items()})
         for each in unread:
             self._pass_over(what, f"the property {each} is not read", origin, is_entity=False)
         placed = _placed(resource, row.kind)
         if placed is None:
             name = inputs.get("name", outputs.get("name"))
-            above = parse_id(str(_camel_of(row.parent, inputs) or ""))
+            above = parse_id(str(inputs.get(camel_name(row.parent)) or ""))
             if not isinstance(name, str) or (above is None and row.kind not in (Kind.NAMESPACE, Kind.NETWORK_RULES)):
                 self._pass_over(what, "its name, or what it is in, is a secret or not known", origin, _SHOW_SECRETS)
                 return
@@ -208,20 +209,16 @@ def _opened(value: object) -> object:
     return found
 
 
-def _snake(camel: str) -> str:
-    """`_queue_authorization_rule` of `QueueAuthorizationRule`, `_lock_duration` of `lockDuration`."""
-    return "_" + re.sub(r"(?<!^)([A-Z])", r"_\1", camel).lower()
-
-
 def _snaked(value: object) -> object:
     """The members of a block by Terraform's names; those that users choose, below `properties`, stay."""
     if isinstance(value, list):
         return [_snaked(each) for each in value]
     if not isinstance(value, dict):
         return value
-    return {_snake(str(name))[1:]: each for name, each in value.items()}
+    return {snake(str(name)): each for name, each in value.items()}
 
 
-def _camel_of(attribute: str, inputs: JsonObject) -> object:
+def camel_name(attribute: str) -> str:
+    """`lockDuration` of `lock_duration`."""
     first, *others = attribute.split("_")
-    return inputs.get(first + "".join(map(str.capitalize, others)))
+    return first + "".join(map(str.capitalize, others))

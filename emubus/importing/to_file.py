@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..broker.access import DEFAULT_SHARED_KEY
 from ..broker.errors import BrokerError, Condition
 from ..broker.ids import new_shared_key
-from ..broker.keys import SharedKey
+from ..broker.keys import Right, SharedKey
 from ..broker.model.catalog import Description, path_of
 from ..broker.model.descriptions import (
     AuthorizationRule,
@@ -38,7 +39,8 @@ class FutureNamespace:
         self.limits = limits
         self.name = NAME
         self._entities: dict[str, Description] = {}
-        self._keys: list[AuthorizationRule] = []
+        root = DEFAULT_SHARED_KEY  # which every namespace has
+        self._keys = [AuthorizationRule(root.name, tuple(Right), root.key)]
 
     @property
     def entities(self) -> list[Description]:
