@@ -273,10 +273,10 @@ OPTIONS: Final[tuple[Option[object], ...]] = (
     Option(
         "namespace",
         _namespaces,
-        "NAME[:PROFILE][@PORT]",
+        "NAME",
         "a namespace, with its profile and a port of its own; may be repeated. Clients reach it as NAME.localhost. "
         "Without a Config.json the first one named is the server's first, which all other host names mean",
-        brief="a namespace, reached as NAME.localhost; repeatable",
+        brief="a namespace: NAME[:PROFILE][@PORT]; repeatable",
         is_list=True,
     ),
     Option(
@@ -286,6 +286,7 @@ OPTIONS: Final[tuple[Option[object], ...]] = (
         "with --profile premium: number of partitions of the namespace; none: not partitioned",
         "none",
         brief="of a premium namespace: none (default), 1, 2, 4",
+        is_hidden=True,
     ),
     Option(
         "auth",

@@ -38,8 +38,8 @@ from .storage import StoreError
 from .web.services import NamespaceReport, Services
 
 NAMESPACES_MAX: Final = 100
-"""Each that is in use has files, threads and 1.5 MiB of its own (`bench/namespaces.py`); a program that makes one for
-each of its tests shall hear of it before the machine does."""
+"""One that is in use has files, threads and 5 MiB of its own (`python -m bench.namespaces`): a program that makes one
+for each of its tests hears of it at 500 MiB."""
 FORMAT: Final = 1
 
 log = structlog.get_logger("emubus")
@@ -247,7 +247,7 @@ class Namespaces:
                 self._doors.unlisten(place.port)
             if isinstance(error, BrokerError):
                 raise
-            raise BrokerError(Condition.ARGUMENT_ERROR, f"The namespace was not made: {error}.") from error
+            raise BrokerError(Condition.NOT_ALLOWED, f"The namespace was not made: {error}.") from error
         self._gone.discard(named.key)
         log.info("namespace created", namespace=name, profile=limits.profile.value, port=place.port)
         return self._report(place.namespace)

@@ -10,7 +10,7 @@ import asyncio
 import platform
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
@@ -42,6 +42,8 @@ class Sources:
     ledger: Ledger
     conditions: Conditions
     connection_counts: Callable[[], Mapping[str, int]]
+    namespace: str | None = None
+    """The name with which values are labelled, where there are several namespaces."""
 
 
 def release() -> str:
@@ -61,7 +63,14 @@ async def collect(sources: Sources) -> list[Family]:
     _of_stores(sources.broker, points)
     _of_ledger(sources.ledger, points)
     _of_the_rest(sources, points)
-    return [Family(metric, points[name]) for name, metric in METRICS.items() if name in points]
+    found = [Family(metric, points[name]) for name, metric in METRICS.items() if name in points]
+    return found if sources.namespace is None else [_labelled(each, sources.namespace) for each in found]
+
+
+def _labelled(family: Family, namespace: str) -> Family:
+    """The family with one label more on each value."""
+    metric = replace(family.metric, labels=(*family.metric.labels, "namespace"))
+    return Family(metric, [((*labels, namespace), value) for labels, value in family.points])
 
 
 async def _of_partitions(broker: Broker, points: dict[str, list[Point]]) -> None:

@@ -120,7 +120,8 @@ class NamespacesPort(Protocol):
     ) -> NamespaceReport:
         """Make an empty one; a `profile` of None is that of the first, a port of 0 a free one.
 
-        BrokerError: argument-error (the name, the profile, the port), entity-already-exists, resource-limit-exceeded.
+        BrokerError: argument-error (the name, the profile), entity-already-exists, not-allowed (a port that is taken),
+        resource-limit-exceeded.
         """
         ...
 
@@ -198,7 +199,8 @@ class Services:
     def metric_sources(self) -> Sources:
         from ..telemetry.collecting import Sources  # not needed for a start
 
-        return Sources(self.broker, self.ledger, self.conditions, self.connection_counts)
+        name = self.broker.name if self.namespaces.are_several else None
+        return Sources(self.broker, self.ledger, self.conditions, self.connection_counts, name)
 
     @property
     def uptime_s(self) -> int:

@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--messages", action="store_true", help="with --namespace: also copy the messages of queues")
     parser.add_argument("--file", type=Path, metavar="FILE", help="write a Config.json instead of creating entities")
     add_json(parser)
-    add_server_options(parser)
+    add_server_options(parser, names_namespace=False)
     parser.set_defaults(run=run)
 
 

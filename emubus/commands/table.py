@@ -43,6 +43,9 @@ COMMANDS: Final[Mapping[str, Entry]] = {
         SERVER, "check a Config.json, export the running namespace, print the schema", "config_files:add_arguments"
     ),
     "ca": Entry(SERVER, "print the path of the development CA and how to trust it in each SDK", "ca:add_arguments"),
+    "namespace": Entry(
+        SERVER, "list, create and delete the namespaces of a running server", "client.namespaces:add_namespace"
+    ),
     "connection-string": Entry(SERVER, "print a connection string", "client.access:add_connection_string"),
     "token": Entry(SERVER, "print a shared access signature", "client.access:add_token"),
     "completion": Entry(SERVER, "print the completion script of bash, zsh or fish", "completion:add_arguments"),

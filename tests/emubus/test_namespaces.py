@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -16,6 +17,7 @@ from azure.core.credentials import AccessToken
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, TransportType
 from azure.servicebus.exceptions import ServiceBusCommunicationError, ServiceBusConnectionError, ServiceBusError
 
+from emubus.__main__ import main
 from emubus.broker.access import sign
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.profiles import Profile
@@ -389,3 +391,95 @@ def test_plain_keys_open_the_namespace_that_the_open_names(tmp_path: Path) -> No
         send("third.localhost", server.amqp_port, "with its key", key=key)
         with pytest.raises(ServiceBusError):
             send("first.localhost", server.amqp_port, "with the key of another", key=key)
+
+
+# ---- the control API, the page, the metrics, the command line
+
+
+def called(
+    server: EmubusServer, method: str, path: str, body: object = None, host: str = "localhost"
+) -> tuple[int, Any]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.http_port)
+    data = None if body is None else json.dumps(body)
+    connection.request(method, f"/emubus/v1{path}", data, {"Content-Type": "application/json", "Host": host})
+    answer = connection.getresponse()
+    found = answer.status, json.loads(answer.read())
+    connection.close()
+    return found
+
+
+def test_the_control_api_makes_shows_and_deletes_namespaces(server: EmubusServer) -> None:
+    status, made = called(server, "PUT", "/namespaces/late", {"profile": "relaxed", "port": 0})
+    assert (status, made["host"], made["profile"], made["is_open"]) == (201, "late.localhost", "relaxed", False)
+    names = [each["name"] for each in called(server, "GET", "/namespaces")[1]["namespaces"]]
+    assert names == ["first", "Orders", "late"]
+    assert called(server, "GET", "/namespaces/LATE")[1] == made, "a look opens nothing"
+    assert called(server, "PUT", "/namespaces/late", {})[0] == 409
+    assert called(server, "PUT", "/namespaces/x", {"profile": "gold"})[0] == 400
+    assert called(server, "PUT", "/namespaces/x", {"port": server.amqp_port})[0] == 409
+    assert called(server, "DELETE", "/namespaces/late")[0] == 200
+    assert called(server, "GET", "/namespaces/late")[0] == 404
+    assert called(server, "DELETE", "/namespaces/first")[0] == 409
+
+
+def test_only_the_first_namespace_makes_and_deletes_others(server: EmubusServer) -> None:
+    for method, body in (("PUT", {}), ("DELETE", None)):
+        status, found = called(server, method, "/namespaces/first", body, "orders.localhost")
+        assert (status, "Ask the first namespace, first" in str(found)) == (409, True)
+
+
+def test_the_page_of_each_namespace_leads_to_the_others(server: EmubusServer) -> None:
+    own, port = asked(server, "/", "localhost", Accept="text/html")[1], namespaces(server).get("orders").port
+    assert f'<a href="http://localhost:{port}/">Orders</a>' in own
+    other = asked(server, "/", f"orders.localhost:{server.http_port}", Accept="text/html")[1]
+    assert f'<a href="http://first.localhost:{server.http_port}/">first</a>' in other
+    assert '<span class="namespace-name" title="Namespace">Orders</span>' in other
+
+
+def test_metrics_of_several_namespaces_are_labelled_each_with_its_own(server: EmubusServer) -> None:
+    for host, name in (("localhost", "first"), ("orders.localhost", "Orders")):
+        lines = [each for each in asked(server, "/metrics", host)[1].splitlines() if each.startswith("emubus_")]
+        assert lines
+        assert all(f'namespace="{name}"' in each for each in lines)
+
+
+def test_metrics_of_a_namespace_alone_have_no_label_more() -> None:
+    with EmubusServer() as server:
+        assert 'namespace="' not in asked(server, "/metrics", "localhost")[1]
+
+
+def test_the_command_line_makes_uses_and_deletes_a_namespace(
+    server: EmubusServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = ["--url", f"http://127.0.0.1:{server.http_port}"]
+
+    def done(*arguments: str) -> str:
+        assert main([*arguments, *url]) == 0
+        return capsys.readouterr().out
+
+    assert "created late: late.localhost" in done("namespace", "create", "late", "--profile", "premium")
+    done("create", "queue", "only-late", "--namespace", "late")
+    assert "only-late" in done("ls", "--namespace", "late")
+    assert "only-late" not in done("ls")
+    assert "late.localhost" in done("namespace")
+    assert "sb://late.localhost:" in done("connection-string", "--namespace", "late")
+    assert "deleted late" in done("namespace", "delete", "late")
+    assert main(["ls", "--namespace", "late", *url]) == 1
+    assert "Namespace cannot be resolved" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["create"], "need the NAME"),
+        (["list", "x"], "list has none"),
+        (["create", "../x"], "can't be the name of a namespace"),
+        (["create", "x", "--port", "70000"], "--port is '70000'; allowed is 0 to 65535"),
+        (["delete", "x", "--port", "1"], "go with create, not with delete"),
+    ],
+)
+def test_what_the_command_can_not_use_is_named(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["namespace", *arguments]) == 2
+    assert expected in capsys.readouterr().err

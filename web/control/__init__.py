@@ -26,6 +26,7 @@ from . import (
     message_lines,
     messages,
     namespace,
+    namespaces,
     resources,
     samples,
     session_state,
@@ -57,6 +58,7 @@ TABLES: Final[Tables] = {
     ("Samples", "Figures over time."): samples.ENDPOINTS,
     ("Events", "What changes, as it changes."): events.ENDPOINTS,
     ("Namespace", "The server, reset and snapshots."): namespace.ENDPOINTS,
+    ("Namespaces", "The namespaces of the process."): namespaces.ENDPOINTS,
 }
 ENDPOINTS: Final[tuple[Endpoint, ...]] = tuple(each for table in TABLES.values() for each in table)
 

@@ -96,6 +96,22 @@ class Site:
             raise FormError("The address has no entity (path).")
         return self.entity(path)
 
+    def _others(self, request: web.Request) -> Sequence[tuple[str, str]]:
+        """Name and address of the pages of the other namespaces."""
+        port = host = ""
+        try:
+            host, port = request.url.host or "localhost", f":{request.url.port}"
+        except ValueError:  # a Host header that is none
+            pass
+        return [
+            (
+                each.name,
+                f"{request.scheme}://{host}:{each.port}/" if each.port else f"{request.scheme}://{each.host}{port}/",
+            )
+            for each in self.services.namespaces.list()
+            if each.name != self.broker.name
+        ]
+
     # ---- answers
 
     def render(
@@ -111,6 +127,7 @@ class Site:
             "forms": forms,
             "flash": flash,
             "namespace": self.broker.name,
+            "other_namespaces": self._others(request),
             "now": clock.now_ms(),
             "is_frozen": clock.is_frozen,
             "offset_ms": clock.offset_ms,

@@ -31,7 +31,7 @@ def add_token(parser: argparse.ArgumentParser) -> None:
 def _token(parsed: argparse.Namespace) -> int:
     address = address_of(parsed)
     expires_at = (Clock().now_ms() + parsed.life) // 1000
-    resource = quote(f"sb://{address.host}:{address.port}/{parsed.entity}", safe="")
+    resource = quote(f"sb://{host_named(address)}:{address.port}/{parsed.entity}", safe="")
     signature = quote(sign(resource, str(expires_at), address.key or DEFAULT_KEY), safe="")
     name = quote(address.key_name, safe="")
     token = f"SharedAccessSignature sr={resource}&sig={signature}&se={expires_at}&skn={name}"
@@ -60,9 +60,16 @@ def _connection_string(parsed: argparse.Namespace) -> int:
     return EXIT_OK
 
 
+def host_named(address: Address) -> str:
+    """The host in an address for clients, by which they mean the namespace, too."""
+    if address.namespace is not None:
+        return f"{address.namespace.lower()}.localhost"
+    return f"[{address.host}]" if ":" in address.host else address.host
+
+
 def written(address: Address, number: int, *, tls: bool) -> str:
     """The connection string for a port of a server."""
-    host = f"[{address.host}]" if ":" in address.host else address.host
+    host = host_named(address)
     ending = "" if tls else "UseDevelopmentEmulator=true;"
     return (
         f"Endpoint=sb://{host}:{number};SharedAccessKeyName={address.key_name};"

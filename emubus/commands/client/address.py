@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
+from ...broker.errors import BrokerError
+from ...broker.names import NamespaceName
 from ...connection_string import KEY_NAME, parse_connection_string
 from ...kit.http_connection import DEFAULT_PORTS
 from ...options import (
@@ -24,6 +26,8 @@ from ...options import (
 )
 
 DEFAULT_HOST: Final = "localhost"
+MEANT: Final = "of_namespace"
+"""Where argparse keeps the namespace: commands may have another `namespace`."""
 KEY_VARIABLE: Final = "EMUBUS_SAS_KEY"
 
 
@@ -39,6 +43,8 @@ class Address(NamedTuple):
     key_name: str
     key: str | None
     ca_file: Path | None
+    namespace: str | None = None
+    """The namespace that is meant, if it is not the one that the host and the port mean."""
 
     @property
     def url(self) -> str:
@@ -85,14 +91,27 @@ CA: Final = Option(
 )
 
 
-def add_server_options(parser: argparse.ArgumentParser) -> None:
+def add_server_options(parser: argparse.ArgumentParser, *, names_namespace: bool = True) -> None:
+    """Add what names the server and, unless the command has another use of the word, the namespace."""
+    if names_namespace:
+        help_text = "another namespace than the first"
+        parser.add_argument("--namespace", dest=MEANT, metavar="NAME", help=help_text)
     add_option(parser, URL)
     add_option(parser, CONNECTION_STRING)
     add_option(parser, CA)
 
 
 def address_of(parsed: argparse.Namespace) -> Address:
-    """The server that the options or the environment name. ConfigError."""
+    """The server that the options or the environment name, and the namespace of a command that has one. ConfigError."""
+    name = getattr(parsed, MEANT, None)
+    try:
+        namespace = None if name is None else NamespaceName(name)
+    except BrokerError as error:
+        raise ConfigError(f"--namespace: {error.description}") from error
+    return _server_of(parsed)._replace(namespace=namespace)
+
+
+def _server_of(parsed: argparse.Namespace) -> Address:
     given = read_option(CONNECTION_STRING, {"connection_string": parsed.connection_string})
     key = variables_of_process().get(KEY_VARIABLE) or None
     key_name = KEY_NAME

@@ -54,6 +54,8 @@ class Api:
         except (CaError, ValueError) as error:
             raise CommandError(str(error), EXIT_USAGE) from error
         self._headers: dict[str, str] = {}
+        if address.namespace is not None:  # the Host header says which one is meant, whatever leads to the server
+            self._headers["Host"] = f"{address.namespace}.localhost"
         if address.key is not None:
             credentials = base64.b64encode(f"{address.key_name}:{address.key}".encode()).decode()
             self._headers["Authorization"] = f"Basic {credentials}"
