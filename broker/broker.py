@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ..storage import Store, no_failpoint
 from . import service_errors
@@ -16,6 +16,7 @@ from .admin.jms import JmsEntities
 from .admin.maintenance import Maintenance
 from .admin.refusal_log import RefusalLog
 from .clock import Clock
+from .entities.entity import Entity
 from .entities.links import Deliver, Detached, Matches, Receiver, Sender, SessionAccept, SessionReceiver
 from .entities.namespace import Namespace, nowhere
 from .errors import BrokerError
@@ -70,6 +71,10 @@ class Broker:
     def limits(self) -> Limits:
         """The limits of the namespace."""
         return self.namespace.limits
+
+    def entities(self) -> Iterator[Entity]:
+        """All queues, topics and subscriptions. Programs that judge a data folder from outside begin here."""
+        return self.namespace.entities()
 
     # ---- life
 

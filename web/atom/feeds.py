@@ -34,19 +34,19 @@ def entry_markup(entry: FeedEntry) -> str:
     return f'<entry xmlns="{ATOM}">{_inside(entry, entry.id)}</entry>'
 
 
-def feed_markup(
-    title: str, address: str, now: int, entries: Iterable[tuple[FeedEntry, str]], next_page: str | None
-) -> str:
-    """An answer with a list of entries, each with its address relative to the list's.
+def listed_entry_markup(address: str, entry: FeedEntry, relative: str) -> str:
+    """An entry of the list at `address`, with its own address relative to that."""
+    return f"<entry xml:base={quoted(address)}>{_inside(entry, relative)}</entry>"
+
+
+def feed_markup(title: str, address: str, now: int, entries: Iterable[str], next_page: str | None) -> str:
+    """An answer with a list of entries, each as `listed_entry_markup` has it.
 
     A page with a next page has exactly two links, the second to it: Python counts the links, JavaScript looks at `rel`.
     """
-    parts = "".join(
-        f"<entry xml:base={quoted(address)}>{_inside(entry, relative)}</entry>" for entry, relative in entries
-    )
     links = _link("self", address) + ("" if next_page is None else _link("next", next_page))
     head = f"{_title(title)}{element('id', address)}{element('updated', seconds(now))}"
-    return f'<feed xmlns="{ATOM}">{head}{links}{parts}</feed>'
+    return f'<feed xmlns="{ATOM}">{head}{links}{"".join(entries)}</feed>'
 
 
 def nothing_markup(address: str, now: int) -> str:

@@ -6,10 +6,10 @@ is allowed. Its routes are the last of the application: any path that no other p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import quote
 
 import structlog
@@ -35,6 +35,7 @@ from ...broker.model.validation import is_rule_name
 from ...broker.service_errors import HOST_SUFFIX
 from ...conditions.strikes import AdminRequest
 from ..errors import HttpRefusal, excerpt, management_error_body, refusal_of
+from ..long_work import Pace
 from ..markup import CONNECT, INSTANCE, element, instant, ticks
 from ..resources import Resource, ResourceKind, resource_of
 from ..services import Services
@@ -42,12 +43,14 @@ from ..transport.authorization import may, may_forward
 from ..transport.connection import BROKEN
 from .calls import ManagementCall, body_of
 from .descriptions import ReadContext, subscription_in, top_level_in
-from .feeds import ENTRY_TYPE, FEED_TYPE, FeedEntry, entry_markup, feed_markup, nothing_markup
+from .feeds import ENTRY_TYPE, FEED_TYPE, FeedEntry, entry_markup, feed_markup, listed_entry_markup, nothing_markup
 from .fields import EntityView, description_markup
 from .filters import OF_RULES, OF_SUBSCRIPTIONS, OF_TOP_LEVEL, EntityFacts, FilterProperty, filter_in
 from .parsing import bad, description_in, local_name
 from .refusals import too_large, unauthorized, wrong_characters
 from .rules import KIND, rule_markup, rule_of
+
+T = TypeVar("T")
 
 ERROR_TYPE: Final = "application/xml; charset=utf-8"
 FORWARDING: Final[Mapping[str, str]] = {
@@ -124,10 +127,10 @@ class Management:
         body = await body_of(request) if request.method == hdrs.METH_PUT else b""
         call = ManagementCall(request, target, body)
         if self._services.conditions.are_on:
-            return self._under_conditions(verb, call)
-        return verb(self, call)
+            return await self._under_conditions(verb, call)
+        return await _done(verb(self, call))
 
-    def _under_conditions(self, verb: Verb, call: ManagementCall) -> web.Response:
+    async def _under_conditions(self, verb: Verb, call: ManagementCall) -> web.Response:
         """The answer while conditions are on: a refusal in place of it, or after what was asked for is done."""
         conditions, target = self._services.conditions, call.target
         path = target.address if target.kind not in (ResourceKind.RULES, ResourceKind.RULE) else target.path
@@ -135,7 +138,7 @@ class Management:
         refusal = conditions.before_admin(asked)
         if refusal is not None and not refusal.is_done:
             raise HttpRefusal(refusal.status, refusal.text)
-        response = verb(self, call)
+        response = await _done(verb(self, call))
         conditions.after_admin(asked)
         if refusal is not None:
             raise HttpRefusal(refusal.status, refusal.text)
@@ -167,23 +170,20 @@ class Management:
             raise HttpRefusal(404, NO_SERVICE)
         return self._delete(entity)
 
-    def list_queues(self, call: ManagementCall) -> web.Response:
-        return self._list_top_level(call, QueueDescription, "Queues")
+    async def list_queues(self, call: ManagementCall) -> web.Response:
+        return await self._list_top_level(call, QueueDescription, "Queues")
 
-    def list_topics(self, call: ManagementCall) -> web.Response:
-        return self._list_top_level(call, TopicDescription, "Topics")
+    async def list_topics(self, call: ManagementCall) -> web.Response:
+        return await self._list_top_level(call, TopicDescription, "Topics")
 
-    def _list_top_level(self, call: ManagementCall, kind: type[Description], title: str) -> web.Response:
+    async def _list_top_level(self, call: ManagementCall, kind: type[Description], title: str) -> web.Response:
         names = [
             entry.description.name
             for entry in self._broker.namespace.catalog.entries()
             if type(entry.description) is kind
         ]
         found = [entity for name in names if (entity := self._broker.namespace.entity(name)) is not None]
-        entities = self._matching(call, found, OF_TOP_LEVEL)
-        skip, top = call.page()
-        entries = [self._listed(call, entity) for entity in entities[skip : skip + top]]
-        return self._feed(call, title, entries, len(entities))
+        return await self._feed(call, title, found, self._listed, self._is_meant(call, OF_TOP_LEVEL), self._is_there)
 
     def _listed(self, call: ManagementCall, entity: Entity) -> tuple[FeedEntry, str]:
         """A queue or topic as lists show it: with its name in lower case [http 3]."""
@@ -221,7 +221,7 @@ class Management:
     def delete_subscription(self, call: ManagementCall) -> web.Response:
         return self._delete(self._subscription(call.target))
 
-    def list_subscriptions(self, call: ManagementCall) -> web.Response:
+    async def list_subscriptions(self, call: ManagementCall) -> web.Response:
         topic = self._top_level(call.target.entity)
         if topic is None or not isinstance(topic.description, TopicDescription):
             raise HttpRefusal(404, f"Entity '{self._broker.name}:Topic:{call.target.entity}' was not found")
@@ -229,17 +229,15 @@ class Management:
             self._broker.namespace.subscriptions_of(topic.path).entities(),
             key=lambda each: each.description.name.lower(),
         )
-        entities = self._matching(call, entities, OF_SUBSCRIPTIONS)
-        skip, top = call.page()
         segment = call.target.path.rpartition("/")[2]  # in the client's spelling: it takes the names from here
-        entries = [
-            (
-                self._feed_entry(call, entity, call.address_of(f"{call.target.path}/{entity.description.name}")),
-                f"{segment}/{entity.description.name}{call.short_query}",
-            )
-            for entity in entities[skip : skip + top]
-        ]
-        return self._feed(call, "Subscriptions", entries, len(entities))
+
+        def listed(call: ManagementCall, entity: Entity) -> tuple[FeedEntry, str]:
+            name = entity.description.name
+            entry = self._feed_entry(call, entity, call.address_of(f"{call.target.path}/{name}"))
+            return entry, f"{segment}/{name}{call.short_query}"
+
+        is_meant = self._is_meant(call, OF_SUBSCRIPTIONS)
+        return await self._feed(call, "Subscriptions", entities, listed, is_meant, self._is_there)
 
     # ---- rules
 
@@ -272,22 +270,20 @@ class Management:
         self._administration.remove_rule(call.target.subscription_path, rule.name)
         return web.Response(status=200)
 
-    def list_rules(self, call: ManagementCall) -> web.Response:
+    async def list_rules(self, call: ManagementCall) -> web.Response:
         self._subscription(call.target)
         rules = list(self._administration.rules(call.target.subscription_path))
-        if text := call.request.query.get("$filter"):
-            is_meant = filter_in(text, OF_RULES)
-            rules = [each for each in rules if is_meant(_facts_of_rule(each))]
-        skip, top = call.page()
+        text = call.request.query.get("$filter")
+        is_meant = filter_in(text, OF_RULES) if text else None
         segment = call.target.path.rpartition("/")[2]
-        entries = [
-            (
-                _rule_entry(rule, call.address_of(f"{call.target.path}/{rule.name}")),
-                f"{segment}/{rule.name}{call.short_query}",
-            )
-            for rule in rules[skip : skip + top]
-        ]
-        return self._feed(call, "Rules", entries, len(rules))
+
+        def listed(call: ManagementCall, rule: RuleDescription) -> tuple[FeedEntry, str]:
+            entry = _rule_entry(rule, call.address_of(f"{call.target.path}/{rule.name}"))
+            return entry, f"{segment}/{rule.name}{call.short_query}"
+
+        if is_meant is None:
+            return await self._feed(call, "Rules", rules, listed)
+        return await self._feed(call, "Rules", rules, listed, lambda rule: is_meant(_facts_of_rule(rule)))
 
     # ---- the namespace
 
@@ -324,15 +320,19 @@ class Management:
         """Whether a request reads a missing queue or topic: the answer needs no right on it."""
         return target.kind is ResourceKind.ENTITY and request.method == "GET" and self._top_level(target.entity) is None
 
-    def _matching(
-        self, call: ManagementCall, entities: list[Entity], properties: Mapping[str, FilterProperty]
-    ) -> list[Entity]:
-        """Those that the request's `$filter` means; all without one."""
+    def _is_meant(
+        self, call: ManagementCall, properties: Mapping[str, FilterProperty]
+    ) -> Callable[[Entity], bool] | None:
+        """Tells which entities the request's `$filter` means; None without one."""
         text = call.request.query.get("$filter")
         if not text:
-            return entities
+            return None
         is_meant = filter_in(text, properties)
-        return [each for each in entities if is_meant(self._facts(each))]
+        return lambda entity: is_meant(self._facts(entity))
+
+    def _is_there(self, entity: Entity) -> bool:
+        """Whether an entity has not been deleted since a list began."""
+        return self._broker.namespace.entity(entity.path) is entity
 
     def _facts(self, entity: Entity) -> EntityFacts:
         entry = self._entry(entity)
@@ -441,13 +441,39 @@ class Management:
         entry = _rule_entry(rule, call.address(subscription=True))
         return _xml(ENTRY_TYPE, entry_markup(entry), 201 if call.is_create else 200, ticks(rule.created_at))
 
-    def _feed(self, call: ManagementCall, title: str, entries: list[tuple[FeedEntry, str]], count: int) -> web.Response:
-        skip, top = call.page()
-        following = call.page_address(skip + top, top) if top and skip + top < count else None
-        return _xml(FEED_TYPE, feed_markup(title, call.address(), self._clock.now_ms(), entries, following))
+    async def _feed(
+        self,
+        call: ManagementCall,
+        title: str,
+        things: Sequence[T],
+        listed: Callable[[ManagementCall, T], tuple[FeedEntry, str]],
+        is_meant: Callable[[T], bool] | None = None,
+        is_there: Callable[[T], bool] | None = None,
+    ) -> web.Response:
+        """The page of a list that the request asks for. Cut, since a page may have thousands of entries."""
+        pace, address, (skip, top) = Pace(self._clock.stopwatch_us), call.address(), call.page()
+        found = list(things)
+        if is_meant is not None:
+            found = []
+            for thing in things:
+                await pace.step()
+                if (is_there is None or is_there(thing)) and is_meant(thing):
+                    found.append(thing)
+        parts: list[str] = []
+        for thing in found[skip : skip + top]:
+            await pace.step()
+            if is_there is None or is_there(thing):
+                parts.append(listed_entry_markup(address, *listed(call, thing)))
+        following = call.page_address(skip + top, top) if top and skip + top < len(found) else None
+        return _xml(FEED_TYPE, feed_markup(title, address, self._clock.now_ms(), parts, following))
 
 
-Verb = Callable[[Management, ManagementCall], web.Response]
+async def _done(answer: web.Response | Awaitable[web.Response]) -> web.Response:
+    """What a verb has answered; lists take a while."""
+    return answer if isinstance(answer, web.Response) else await answer
+
+
+Verb = Callable[[Management, ManagementCall], web.Response | Awaitable[web.Response]]
 
 VERBS: Final[Mapping[ResourceKind, Mapping[str, Verb]]] = {
     ResourceKind.ROOT: {"GET": Management.get_root},

@@ -13,6 +13,7 @@ from ...broker.admin.figures import HOME_NAMES
 from ...broker.admin.overview import Overview, PartitionReport
 from ...broker.api import OutageKind
 from ...broker.message.bounds import IDENTIFIER_CHARS_MAX
+from ..long_work import Pace
 from .endpoints import ControlCall, ControlRefusal, Endpoint, answer_of_list
 from .message_json import MESSAGES, NUMBER_MAX, message_json
 from .paging import NEXT_PAGE, NUMBER_PAGE, PAGE, deprecated, number_of_page, page_of
@@ -159,8 +160,14 @@ async def list_entities(call: ControlCall) -> object:
     page, following = page_of(
         found[query.one("skip", int) :], lambda each: each.path.lower(), query.optional("page", str), count
     )
+    pace = Pace()
+    reports = []
+    for each in page:
+        await pace.step()
+        if call.services.broker.namespace.entity(each.path) is each:  # it may have been deleted since
+            reports.append(asdict(overview.report(each)))
     return {
-        "entities": [asdict(overview.report(each)) for each in page],
+        "entities": reports,
         "total": len(found),
         "next_page": following,
     }
