@@ -14,13 +14,14 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Protocol, Self
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """Format version of a data folder and its stores. It changes when an older release would misread them.
 
 1: no manifest, no mark in the stores (release 0.1.0). 2: with both. 3: a folder in use has a journal beside its stores.
 4: the catalog says where the sequence numbers of a purged entity go on; its rules have rows of their own.
 5: message sessions whose names differ in case are one; the catalog says which entities compare keys with case; rows of
 messages that were scheduled say so.
+6: counters have the bytes of large messages and of the states of message sessions.
 """
 
 FORMAT_VERSION_OLDEST = 1

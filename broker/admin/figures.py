@@ -220,7 +220,7 @@ def _figures(handle: PartitionHandle, counters: Counters, oldest_at: int | None)
         handle.index,
         handle.worker.index,
         dict(zip(HOME_NAMES, counters.messages, strict=True)),
-        counters.bytes_used,
+        handle.size_of(counters),
         0 if partition is None else partition.locked_count(),
         counters.next_counter & ((1 << PARTITION_SHIFT) - 1),
         None if partition is None else partition.state.last_activity_at or None,

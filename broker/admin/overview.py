@@ -176,7 +176,7 @@ class Overview:
             worker.index,
             worker.health,
             dict(zip(HOME_NAMES, counters.messages, strict=True)),
-            counters.bytes_used,
+            handle.size_of(counters),
             0 if partition is None else partition.locked_count(),
             first,
             base | counters.next_counter,

@@ -36,6 +36,7 @@ from ..partition.records import (
     INSTANT,
     KEY,
     MESSAGES,
+    OLD_STATE_VALUE,
     RECORD_VERSIONS,
     SESSION_HEADS,
     SESSION_MESSAGE_KEY,
@@ -46,11 +47,13 @@ from ..partition.records import (
     SESSIONS,
     STATE,
     STATE_KEY,
+    STATE_VALUE,
     Counters,
     Due,
     Home,
     Record,
     due_key,
+    large_bytes_of,
     record_version,
     session_number,
     unpack_head,
@@ -66,6 +69,8 @@ class QueueTotals:
 
     messages: list[int] = field(default_factory=lambda: [0] * len(HOMES))
     bytes_used: int = 0
+    large_bytes: int = 0  # of those rows that count twice in the size of a queue
+    state_bytes: int = 0  # of the states of message sessions
     partitions: int = 0
 
 
@@ -238,6 +243,7 @@ def _contents(rows: _Rows) -> _Contents:
         totals = contents.totals.setdefault(queue_id, QueueTotals())
         totals.messages[home] += 1
         totals.bytes_used += len(record)
+        totals.large_bytes += large_bytes_of((len(record),))
         if home == Home.ACTIVE:
             contents.active.add((queue_id, number))
             expires_at = unpack_head(record)[5]
@@ -246,6 +252,9 @@ def _contents(rows: _Rows) -> _Contents:
         elif home == Home.SCHEDULED:
             at = stored.scheduled_enqueue_at
             contents.due.add(due_key(unpack_head(record)[4] if at is None else at, queue_id, Due.ACTIVATE, number))
+    for key, state in rows.of(SESSION_STATE):
+        totals = contents.totals.setdefault(SESSION_NUMBER_KEY.unpack(key)[0], QueueTotals())
+        totals.state_bytes += len(state)
     return contents
 
 
@@ -259,14 +268,20 @@ def _check_partition_rows(store_name: str, rows: _Rows, entries: dict[int, Entry
         report.problems.append(f"{store_name}: message {number} of queue id {queue_id} {problem}")
     problems = [*_due_problems(rows, contents, entries), *_session_problems(rows, contents, entries)]
     report.problems += (f"{store_name}: {count} {what}" for what, count in problems if count)
-    states = {STATE_KEY.unpack(key)[0]: Counters.unpack(row) for key, row in rows.of(STATE)}
+    states = {STATE_KEY.unpack(key)[0]: _counters(row) for key, row in rows.of(STATE)}
     for queue_id in sorted(states.keys() | contents.totals.keys() | contents.highest.keys()):
         name = path_of(entries[queue_id].description) if queue_id in entries else str(queue_id)
         totals = contents.totals.get(queue_id, QueueTotals())
-        counters = states.get(queue_id)
+        counters, is_older = states.get(queue_id, (None, False))
         if counters is None:
             report.problems.append(f"{store_name}: queue '{name}' has messages but no counters")
             continue
+        counted_beside = counters.large_bytes, counters.state_bytes
+        if not is_older and counted_beside != (totals.large_bytes, totals.state_bytes):
+            report.problems.append(
+                f"{store_name}: queue '{name}' counts {counters.large_bytes} bytes of large messages and "
+                f"{counters.state_bytes} of session states but holds {totals.large_bytes} and {totals.state_bytes}"
+            )
         if (counters.messages, counters.bytes_used) != (totals.messages, totals.bytes_used):
             report.problems.append(
                 f"{store_name}: queue '{name}' counts {counters.messages} messages and "
@@ -283,6 +298,12 @@ def _check_partition_rows(store_name: str, rows: _Rows, entries: dict[int, Entry
             known.messages = [a + b for a, b in zip(known.messages, totals.messages, strict=True)]
             known.bytes_used += totals.bytes_used
             known.partitions += 1
+
+
+def _counters(row: bytes) -> tuple[Counters, bool]:
+    """The counters of a row, and whether it is of a folder that the next start upgrades and lacks the last ones."""
+    is_older = len(row) == OLD_STATE_VALUE.size
+    return Counters.unpack(row + bytes(STATE_VALUE.size - len(row)) if is_older else row), is_older
 
 
 def _due_problems(rows: _Rows, contents: _Contents, entries: dict[int, Entry]) -> Iterator[tuple[str, int]]:

@@ -8,7 +8,7 @@ entities by address (`namespace.py`). `Entity` and `PartitionHandle` know each o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,7 +23,7 @@ from ..message.bounds import STANDARD_BOUNDS, MessageBounds
 from ..message.message import Message, parse_sent, split_batch
 from ..model.descriptions import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription, entity_key
 from ..outcomes import Outcome
-from ..partition.records import HOMES, PARTITION_SHIFT, SEQUENCE_NUMBER_MAX, ByteTotal
+from ..partition.records import HOMES, PARTITION_SHIFT, SEQUENCE_NUMBER_MAX, ByteTotal, Counters, topic_bytes
 from ..partition.requests import (
     DeleteMessages,
     DeleteRows,
@@ -114,6 +114,11 @@ class PartitionHandle:
         """The routing of a topic to its subscriptions; None for other entities."""
         self.total: ByteTotal | None = None
         """The bytes of a topic and its subscriptions in this store."""
+
+    def size_of(self, counters: Counters) -> int:
+        """What the partition takes of the entity's size."""
+        is_copy = isinstance(self.description, SubscriptionDescription)
+        return counters.copy_bytes if is_copy else counters.size_bytes
 
     @property
     def name_in_errors(self) -> str:
@@ -253,17 +258,24 @@ class Entity:
     def totals_now(self) -> Totals:
         """Return the sum of all reachable partitions (P17)."""
         messages, bytes_used, is_limited = [0] * len(HOMES), 0, False
+        found = self.counters_now()
         for handle in self.partitions:
-            try:
-                if handle.worker.available:
-                    counters = handle.worker.counters(self.queue_id)
-                    messages = [a + b for a, b in zip(messages, counters.messages, strict=True)]
-                    bytes_used += counters.bytes_used
-                    continue
-            except StoreError:
-                pass
-            is_limited = True
+            counters = found.get(handle.index)
+            if counters is None:
+                is_limited = True
+                continue
+            messages = [a + b for a, b in zip(messages, counters.messages, strict=True)]
+            bytes_used += handle.size_of(counters)
         return Totals(messages, bytes_used, is_limited)
+
+    def counters_now(self) -> Mapping[int, Counters]:
+        """Return the counters of the reachable partitions, by index; to be read at once."""
+        found: dict[int, Counters] = {}
+        for handle in self.partitions:
+            with suppress(StoreError):
+                if handle.worker.available:
+                    found[handle.index] = handle.worker.counters(self.queue_id)
+        return found
 
     def next_counters(self) -> list[int]:
         """Return the counter of each partition that its next message gets. StoreError."""
@@ -529,7 +541,8 @@ class Entity:
         for handle in self.partitions:
             beside = () if self.routing is None else self.routing.subscriptions(handle.index)
             with suppress(StoreError):
-                used += sum(handle.worker.counters(ref.queue_id).bytes_used for ref in (handle, *beside))
+                copies = [handle.worker.counters(ref.queue_id) for ref in beside]
+                used += topic_bytes(handle.worker.counters(handle.queue_id), copies)
         size_bytes_max = sum(handle.size_bytes_max for handle in self.partitions)
         kind = "Queue" if self.routing is None else "Topic"
         return service_errors.entity_full(kind, self.name_in_errors, used, size_bytes_max)

@@ -23,6 +23,7 @@ from ..message.bounds import MessageBounds
 from ..model.catalog import Catalog, Entry
 from ..model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology, entity_key
 from ..model.profiles import Limits, limits_over, message_bytes_max
+from ..partition.records import topic_bytes
 from ..partition.state import forwarded_from
 from ..partition.step import Delays, NoObserver, Observer
 from ..stores.committer import Committer
@@ -168,8 +169,12 @@ class Namespace:
     def totals_of_topic(self, topic: Entity) -> Totals:
         """Return a topic's own messages, and its bytes with those of its subscriptions."""
         own = topic.totals_now()
-        others = [each.totals_now() for each in self.subscriptions_of(topic.path).entities()]
-        return replace(own, bytes_used=own.bytes_used + sum(each.bytes_used for each in others))
+        copies = [each.counters_now() for each in self.subscriptions_of(topic.path).entities()]
+        sizes = [
+            topic_bytes(counters, [by_index[index] for by_index in copies if index in by_index])
+            for index, counters in topic.counters_now().items()
+        ]
+        return replace(own, bytes_used=sum(sizes))
 
     def entity_keys(self, path: str | None) -> Iterator[SharedKey]:
         """Yield the current keys of the entities at or above a path, with None of all entities."""

@@ -22,6 +22,7 @@ from .records import (
     DUE,
     DUPLICATES,
     INSTANT,
+    LARGE_ROW_BYTES,
     MESSAGES,
     NO_ENQUEUED_NUMBER,
     Due,
@@ -29,6 +30,7 @@ from .records import (
     Record,
     due_key,
     duplicate_hash,
+    large_bytes_of,
     message_key,
     session_number_key,
 )
@@ -127,9 +129,11 @@ class EnqueueHandlers:
             state.announce_ready(ready_queue, turn)
 
     def refusal(self, messages: Sequence[Message], turn: Turn) -> BrokerError | None:
-        """The error if these messages, each counted once, would exceed the entity's size; a topic's copies may."""
+        """The error if these messages would exceed the entity's size. Copies of a topic's, each counted once, may."""
         state, size_bytes = self._state, sum(map(size_bytes_of, messages))
-        used = state.rows.counters.bytes_used if state.rows.total is None else state.bytes_used(turn.view)
+        if size_bytes > LARGE_ROW_BYTES:
+            size_bytes += large_bytes_of(map(size_bytes_of, messages))
+        used = state.rows.counters.size_bytes if state.rows.total is None else state.bytes_used(turn.view)
         if used + size_bytes <= state.ref.size_bytes_max:
             return None
         kind = "Queue" if state.ref.routing is None else "Topic"
@@ -227,7 +231,7 @@ class EnqueueHandlers:
             message = parse_stored(record.stored)
             removed.append((number, message))
             at = message.scheduled_enqueue_at
-            rows.remove(Home.SCHEDULED, (number,), len(row), turn)
+            rows.remove(Home.SCHEDULED, (number,), (len(row),), turn)
             rows.remove_due(record.enqueued_at if at is None else at, Due.ACTIVATE, number, turn)
         return removed
 
@@ -345,7 +349,7 @@ class EnqueueHandlers:
         row = turn.view.get(MESSAGES, message_key(self._state.queue_id, Home.SCHEDULED, number))
         if row is None:
             return
-        self._state.rows.remove(Home.SCHEDULED, (number,), len(row), turn)
+        self._state.rows.remove(Home.SCHEDULED, (number,), (len(row),), turn)
         self._activate(number, parse_stored(Record.unpack(row).stored), turn)
 
     def _activate(self, number: int, message: Message, turn: Turn, *, is_early: bool = False) -> None:

@@ -135,7 +135,7 @@ class OutboxHandlers:
         )
         for number, row in taken:
             record = Record.unpack(row)
-            rows.remove(Home.DEAD_LETTER, (number,), len(row), turn)
+            rows.remove(Home.DEAD_LETTER, (number,), (len(row),), turn)
             record.update(expires_at=number, target_index=state.target_index_of(parse_stored(record.stored)))
             leaving = rows.new_number()
             rows.put(Home.DEAD_LETTER_OUTBOX, [(rows.key(Home.DEAD_LETTER_OUTBOX, leaving), record.pack())], turn)
@@ -161,7 +161,7 @@ class OutboxHandlers:
         for home, number in request.rows:
             row = turn.view.get(MESSAGES, message_key(self._state.queue_id, home, number))
             if row is not None:
-                self._state.rows.remove(Home(home), (number,), len(row), turn)
+                self._state.rows.remove(Home(home), (number,), (len(row),), turn)
         turn.effects.append((request.reply, None))
 
     def redirect(self, request: Redirect, turn: Turn) -> None:
@@ -172,7 +172,7 @@ class OutboxHandlers:
             if row is not None:
                 record = Record.unpack(row)
                 record.update(target_index=target_index)
-                rows.remove(Home(home), (number,), len(row), turn)
+                rows.remove(Home(home), (number,), (len(row),), turn)
                 renumbered = rows.new_number()
                 rows.put(Home(home), [(rows.key(Home(home), renumbered), record.pack())], turn)
                 source = self._state.queue_id, number
@@ -186,7 +186,7 @@ class OutboxHandlers:
         row = turn.view.get(MESSAGES, message_key(state.queue_id, home, request.number))
         if row is not None:
             record = Record.unpack(row)
-            state.rows.remove(home, (request.number,), len(row), turn)
+            state.rows.remove(home, (request.number,), (len(row),), turn)
             if home is Home.DEAD_LETTER_OUTBOX:
                 self._dead_letter_returns(record, request, turn)
             elif request.reason is None:

@@ -70,6 +70,7 @@ from .records import (
     Counters,
     Home,
     Record,
+    large_bytes_of,
     message_key,
 )
 from .requests import (
@@ -237,13 +238,16 @@ class Partition:
             ready_queue.check_invariants()
         if self._sessions is not None:
             self._sessions.check_invariants()
-        bytes_used = 0
+        sizes: list[int] = []
         for home in HOMES:
             start, stop = message_key(state.queue_id, home, 0), message_key(state.queue_id, home + 1, 0)
             rows = view.scan(MESSAGES, start, stop, 1 << 30)
             assert len(rows) == self.counters.messages[home], (home, len(rows), self.counters.messages)
-            bytes_used += sum(len(row) for _, row in rows)
-        assert bytes_used == self.counters.bytes_used
+            sizes += (len(row) for _, row in rows)
+        states = view.scan(SESSION_STATE, STATE_KEY.pack(state.queue_id), STATE_KEY.pack(state.queue_id + 1), 1 << 30)
+        assert sum(sizes) == self.counters.bytes_used
+        assert large_bytes_of(sizes) == self.counters.large_bytes
+        assert sum(len(row) for _, row in states) == self.counters.state_bytes
         total = state.rows.total
         if state.ref.routing is not None and total is not None and total.bytes_used is not None:
             known = total.bytes_used
@@ -364,13 +368,15 @@ class Partition:
         rows = turn.view.scan(MESSAGES, message_key(queue_id, 0, 0), message_key(queue_id + 1, 0, 0), request.limit)
         for key, row in rows:
             number = int.from_bytes(key[-8:], "big")
-            state.rows.remove(Home(key[4]), (number,), len(row), turn, (Record.unpack(row).expires_at,))
+            state.rows.remove(Home(key[4]), (number,), (len(row),), turn, (Record.unpack(row).expires_at,))
         remaining = request.limit - len(rows)
         for table in PREFIXED_TABLES:
             if remaining <= 0:
                 break
             others = turn.view.scan(table, STATE_KEY.pack(queue_id), STATE_KEY.pack(queue_id + 1), remaining)
             turn.changes.extend((table, key, None) for key, _ in others)
+            if table == SESSION_STATE:
+                state.rows.add_state_bytes(-sum(len(each) for _, each in others), turn)
             remaining -= len(others)
         if remaining > 0:
             turn.changes.append((STATE, STATE_KEY.pack(queue_id), None))

@@ -279,7 +279,7 @@ class ReceiveHandlers:
                 continue
             turn.note(EventKind.DELETED, state.ref, [number])
             turn.count(state.queue_id, Counted.DELETED, detail=request.sub_queue)
-            state.remove(ready_queue.home, (number,), len(row), (record.expires_at,), session, turn)
+            state.remove(ready_queue.home, (number,), (len(row),), (record.expires_at,), session, turn)
             deleted += 1
         if self._sessions is not None:
             self._sessions.update_heads(turn)
@@ -302,7 +302,7 @@ class ReceiveHandlers:
         ready_queue = self._state.ready_queues[SubQueue.DEAD_LETTER]
         if found.home is ready_queue.home:
             ready_queue.remove(found.number)
-        self._state.rows.remove(found.home, (found.number,), found.size_bytes, turn)
+        self._state.rows.remove(found.home, (found.number,), (found.size_bytes,), turn)
 
     # ---- helpers
 
@@ -406,7 +406,7 @@ class ReceiveHandlers:
             encoder = self._encoder(message_state, locked_until_at=until_at + believed_ms, with_lock_token=True)
         else:
             turn.count(state.queue_id, Counted.RECEIVED_AND_DELETED, len(numbers), group.ready_queue.sub_queue)
-            state.remove(group.home, numbers, sum(sizes), expiries, group.session, turn)
+            state.remove(group.home, numbers, sizes, expiries, group.session, turn)
             encoder = self._encoder(message_state, deleted=True)
         payloads = encoder.encode_rows(rows, tokens)
         return list(map(new_delivery, zip(tokens, payloads, numbers, strict=True)))

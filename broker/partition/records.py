@@ -18,7 +18,7 @@ Tables of a messaging store (every key begins with the queue id, u32, unless it 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from itertools import repeat
 from operator import itemgetter
@@ -99,8 +99,9 @@ FORWARDED_KEY = Struct(">IIH")
 NUMBER = Struct(">Q")
 INSTANT = Struct(">q")
 
-# next counter, bytes used, message count of each home
-STATE_VALUE = Struct(f">QQ{len(HOMES)}Q")
+# next counter, bytes used, message count of each home; since format 6 bytes of large rows, bytes of session states
+STATE_VALUE = Struct(f">QQ{len(HOMES)}QQQ")
+OLD_STATE_VALUE = Struct(f">QQ{len(HOMES)}Q")
 
 value_of: Final = itemgetter(1)  # of a row; in a `map` it costs no frame for a message alone
 message_key = KEY.pack
@@ -120,6 +121,12 @@ assert message_key(1, 2, 3)[4:] == bytes([2]) + NUMBER.pack(3), (
 )
 assert pack_head(RECORD_VERSION, 0, 0, 0, 0, 0, 3).endswith(NUMBER.pack(3)), "a head ends with the number"
 assert _unpack_instant(pack_head(RECORD_VERSION, 0, 0, 0, 0, 7, 0), _EXPIRES_AT) == (7,)
+
+LARGE_ROW_BYTES = (1 << 20) + (16 << 10)
+"""A longer row counts once more in the size of its queue or topic, as a message above 1 MB does on the service.
+
+The second part is for what a row has besides the message as it was sent (head, source, reason of a dead letter), so
+that the default maximum of Premium, a message of just 1 MB, never counts twice."""
 
 SESSION_NAME_BYTES_MAX = 400  # keys have at most 511; longer names (128 characters are up to 512) are hashed
 
@@ -271,15 +278,43 @@ def record_version(row: bytes) -> int:
     return row[0] & ((1 << VERSION_BITS) - 1)
 
 
+def large_bytes_of(sizes: Iterable[int]) -> int:
+    """The bytes of those rows, or messages, that count once more."""
+    return sum(size for size in sizes if size > LARGE_ROW_BYTES)
+
+
 class Counters:
-    """The counters of one partition; each transaction stores them with the messages (R7)."""
+    """The counters of one partition; each transaction stores them with the messages (R7).
 
-    __slots__ = ("bytes_used", "messages", "next_counter")
+    `bytes_used` are those of all rows of messages, `large_bytes` those of the large ones among them, `state_bytes`
+    those of the states of message sessions.
+    """
 
-    def __init__(self, next_counter: int = 1, bytes_used: int = 0, messages: list[int] | None = None) -> None:
+    __slots__ = ("bytes_used", "large_bytes", "messages", "next_counter", "state_bytes")
+
+    def __init__(
+        self,
+        next_counter: int = 1,
+        bytes_used: int = 0,
+        messages: list[int] | None = None,
+        large_bytes: int = 0,
+        state_bytes: int = 0,
+    ) -> None:
         self.next_counter = next_counter
         self.bytes_used = bytes_used
         self.messages = [0] * len(HOMES) if messages is None else messages
+        self.large_bytes = large_bytes
+        self.state_bytes = state_bytes
+
+    @property
+    def copy_bytes(self) -> int:
+        """What a subscription's partition takes of its topic's size: its large rows once [SB: service-bus-quotas]."""
+        return self.bytes_used + self.state_bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """What a partition takes of its queue's size: its large rows twice [SB: service-bus-quotas]."""
+        return self.copy_bytes + self.large_bytes
 
     def take_counter(self) -> int:
         """Return the next counter and advance it."""
@@ -293,15 +328,22 @@ class Counters:
         self.next_counter = counter + count
         return counter
 
-    def add(self, home: Home, count: int, size_bytes: int) -> None:
-        """Add messages to a home and their bytes; both are negative for what is removed."""
+    def add(self, home: Home, count: int, size_bytes: int, large_bytes: int = 0) -> None:
+        """Add messages to a home, their bytes, and those of large rows; all are negative for what is removed."""
         self.messages[home] += count
         self.bytes_used += size_bytes
+        self.large_bytes += large_bytes
         assert self.messages[home] >= 0, (home, count)
+        assert 0 <= self.large_bytes <= self.bytes_used, (home, size_bytes, large_bytes)
+
+    def add_state_bytes(self, count: int) -> None:
+        """Add bytes of the state of a message session, negative for what it had."""
+        self.state_bytes += count
+        assert self.state_bytes >= 0, count
 
     def pack(self) -> bytes:
         """Return the row for the `state` table."""
-        return STATE_VALUE.pack(self.next_counter, self.bytes_used, *self.messages)
+        return STATE_VALUE.pack(self.next_counter, self.bytes_used, *self.messages, self.large_bytes, self.state_bytes)
 
     @classmethod
     def unpack(cls, row: bytes | None, first_counter: int = 1) -> Counters:
@@ -311,8 +353,18 @@ class Counters:
         """
         if row is None:
             return cls(first_counter)
-        next_counter, bytes_used, *messages = STATE_VALUE.unpack(row)
-        return cls(max(next_counter, first_counter), bytes_used, messages)
+        next_counter, bytes_used, *messages, large_bytes, state_bytes = STATE_VALUE.unpack(row)
+        return cls(max(next_counter, first_counter), bytes_used, messages, large_bytes, state_bytes)
+
+
+def topic_bytes(own: Counters, copies: Sequence[Counters]) -> int:
+    """The size of a topic in one store from its own counters and its subscriptions' [SB: service-bus-quotas].
+
+    A large message counts for each of its copies and once more, while there is a copy. Which copies belong together is
+    not known here: what counts once more is the subscription that has the most of them.
+    """
+    once_more = max((each.large_bytes for each in copies), default=0)
+    return own.size_bytes + sum(each.copy_bytes for each in copies) + once_more
 
 
 class ByteTotal:

@@ -71,16 +71,19 @@ class MessageSessions:
         self._next_idle = 0
         self._announced = True
         self._shrunk: dict[str, str] = {}  # names of sessions that lost messages without a receiver, in this request
+        self._state_bytes: dict[int, int] = {}  # of states that this batch has set, which the view lacks, by session
         self._undo: list[Callable[[], None]] = []  # undoes the batch's changes of session locks
 
     # ---- end of a batch
 
     def keep(self) -> None:
         """Keep the changes of the committed batch."""
+        self._state_bytes.clear()
         self._undo.clear()
 
     def roll_back(self) -> None:
         """Undo the batch's changes of session locks, and reload the idle sessions."""
+        self._state_bytes.clear()
         while self._undo:
             self._undo.pop()()
         self._held = OrderedDict(sorted(self._held.items(), key=lambda item: (item[1].until_at, item[1].rank)))
@@ -225,11 +228,16 @@ class MessageSessions:
         """Store a state after `state_refusal` returned None."""
         held = self._held[folded(session_id)]
         queue_id = self._state.queue_id
+        key = session_number_key(queue_id, held.number)
+        before = self._state_bytes.get(held.number)
+        if before is None:
+            before = len(turn.view.get(SESSION_STATE, key) or b"")
+        self._state_bytes[held.number] = len(state or b"")
+        self._state.rows.add_state_bytes(len(state or b"") - before, turn)
         # Empty bytes clear the state: Go's SDK sends them and expects none back.
-        turn.changes.append((SESSION_STATE, session_number_key(queue_id, held.number), state or None))
+        turn.changes.append((SESSION_STATE, key, state or None))
         value = SESSION_VALUE.pack(held.number, turn.now)
         turn.changes.append((SESSIONS, session_key(queue_id, held.name), value + held.name.encode()))
-        turn.touched[queue_id] = self._state.counters
 
     def get_state(self, request: GetSessionState, turn: Turn) -> None:
         """Answer with the application's state of a session."""

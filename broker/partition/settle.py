@@ -120,11 +120,11 @@ class SettleHandlers:
                     changes = {name: str(value) for name, value in _changes(outcome).items()}
                     turn.note(event, state.ref, numbers, properties=changes)
             if isinstance(outcome, Complete):
-                size_bytes, expiries = sum(map(size_bytes_of, ended)), list(map(expires_at_of, ended))
+                sizes, expiries = list(map(size_bytes_of, ended)), list(map(expires_at_of, ended))
                 if group.session_lock is None:
-                    state.rows.remove(group.home, numbers, size_bytes, turn, expiries)
+                    state.rows.remove(group.home, numbers, sizes, turn, expiries)
                 else:
-                    state.remove(group.home, numbers, size_bytes, expiries, group.session, turn)
+                    state.remove(group.home, numbers, sizes, expiries, group.session, turn)
             else:
                 for lock in ended:
                     self._move(lock, outcome, turn)
@@ -244,7 +244,7 @@ class SettleHandlers:
             state.rows.replace(home, lock.number, row, old_bytes, turn)
             return
         # Deferred messages don't expire: `remove` also deletes the row in `due`.
-        state.remove(group.home, (lock.number,), old_bytes, (lock.expires_at,), group.session, turn)
+        state.remove(group.home, (lock.number,), (old_bytes,), (lock.expires_at,), group.session, turn)
         state.rows.put(home, [(state.rows.key(home, lock.number), row)], turn)
 
     def _modified(self, row: bytes, properties: Mapping[str, object]) -> Record:

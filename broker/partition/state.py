@@ -21,6 +21,7 @@ from .records import (
     COUNTER_MASK,
     DUE,
     FORWARDED_FROM,
+    LARGE_ROW_BYTES,
     MESSAGES,
     OUTBOXES,
     PARTITION_SHIFT,
@@ -36,9 +37,11 @@ from .records import (
     Record,
     active_rows,
     due_key,
+    large_bytes_of,
     message_key,
     pack_head,
     session_message_key,
+    topic_bytes,
     value_of,
 )
 from .step import Counted, EventKind, PartitionRef, Receivable
@@ -107,17 +110,17 @@ class PartitionState:
 
     def bytes_used(self, view: Reader) -> int:
         """The bytes of the entity in this store; a topic's include its subscriptions'."""
-        own, routing, total = self.counters.bytes_used, self.ref.routing, self.rows.total
+        routing, total = self.ref.routing, self.rows.total
         if routing is None or total is None:
-            return own
+            return self.counters.size_bytes
         if total.bytes_used is None:
-            beside = 0
+            copies: list[Counters] = []
             for ref in routing.subscriptions(self.index):
                 counters = total.open.get(ref.queue_id)
                 if counters is None:
                     counters = Counters.unpack(view.get(STATE, STATE_KEY.pack(ref.queue_id)))
-                beside += counters.bytes_used
-            total.set_bytes(own + beside)
+                copies.append(counters)
+            total.set_bytes(topic_bytes(self.counters, copies))
         return total.bytes_used or 0
 
     def announce_ready(self, ready_queue: ReadyQueue | SessionQueue, turn: Turn) -> None:
@@ -140,10 +143,16 @@ class PartitionState:
     # ---- moves
 
     def remove(
-        self, home: Home, numbers: Sequence[int], size_bytes: int, expiries: Sequence[int], session: int, turn: Turn
+        self,
+        home: Home,
+        numbers: Sequence[int],
+        sizes: Sequence[int],
+        expiries: Sequence[int],
+        session: int,
+        turn: Turn,
     ) -> None:
         """Remove messages of one session, or of none (0), from `home`; the rest as in `Rows.remove`."""
-        self.rows.remove(home, numbers, size_bytes, turn, expiries)
+        self.rows.remove(home, numbers, sizes, turn, expiries)
         if session and home is Home.ACTIVE:
             for number in numbers:
                 key = session_message_key(self.queue_id, session, number)
@@ -160,7 +169,7 @@ class PartitionState:
     ) -> None:
         """Move a message to the dead-letter queue; `row` is its stored row, `session` its session's number or 0."""
         record = Record.unpack(row)
-        self.remove(home, (number,), len(row), (record.expires_at,), session, turn)
+        self.remove(home, (number,), (len(row),), (record.expires_at,), session, turn)
         self.dead_letter_record(record, number, properties, turn, source=(self.queue_id, number))
 
     def dead_letter_record(
@@ -210,7 +219,7 @@ class PartitionState:
             self.dead_letter(Home.ACTIVE, number, row, reason, turn, session)
         else:
             turn.note(EventKind.EXPIRED, self.ref, [number])
-            self.remove(Home.ACTIVE, (number,), len(row), (Record.unpack(row).expires_at,), session, turn)
+            self.remove(Home.ACTIVE, (number,), (len(row),), (Record.unpack(row).expires_at,), session, turn)
 
     def put_active(self, record: Record, number: int, turn: Turn) -> bytes:
         """Store a message as active with its expiry and return its row; the caller updates the ready queue."""
@@ -313,24 +322,33 @@ class Rows:
         """Store new messages (key and row) in `home`."""
         turn.rows.extend(rows)
         size_bytes = sum(map(len, map(value_of, rows)))
-        self.counters.add(home, len(rows), size_bytes)
-        turn.touched[self.queue_id] = self.counters
-        if self.total is not None:
-            self.total.add(size_bytes)
+        large_bytes = 0 if size_bytes <= LARGE_ROW_BYTES else large_bytes_of(map(len, map(value_of, rows)))
+        self._count(home, len(rows), size_bytes, large_bytes, turn)
 
     def replace(self, home: Home, number: int, row: bytes, old_bytes: int, turn: Turn) -> None:
         """Replace the row of a message; `old_bytes` is the old row's size."""
         turn.changes.append((MESSAGES, message_key(self.queue_id, home, number), row))
-        more_bytes = len(row) - old_bytes
-        self.counters.add(home, 0, more_bytes)
+        self._count(home, 0, len(row) - old_bytes, large_bytes_of((len(row),)) - large_bytes_of((old_bytes,)), turn)
+
+    def add_state_bytes(self, count: int, turn: Turn) -> None:
+        """Count bytes of the state of a message session, negative for what it had."""
+        self.counters.add_state_bytes(count)
         turn.touched[self.queue_id] = self.counters
         if self.total is not None:
-            self.total.add(more_bytes)
+            self.total.add(count)
+
+    def _count(self, home: Home, count: int, size_bytes: int, large_bytes: int, turn: Turn) -> None:
+        self.counters.add(home, count, size_bytes, large_bytes)
+        turn.touched[self.queue_id] = self.counters
+        if self.total is not None:
+            self.total.add(size_bytes)
+            if large_bytes:  # how often it counts depends on all subscriptions
+                self.total.set_bytes(None)
 
     def remove(
-        self, home: Home, numbers: Sequence[int], size_bytes: int, turn: Turn, expiries: Sequence[int] = ()
+        self, home: Home, numbers: Sequence[int], sizes: Sequence[int], turn: Turn, expiries: Sequence[int] = ()
     ) -> None:
-        """Delete messages of `home`, whose rows have `size_bytes` together.
+        """Delete messages of `home`, whose rows have these sizes.
 
         `expiries` are the ends of their times to live in the order of `numbers` (Unix ms, 0: never), for active ones:
         their `due` rows go, too.
@@ -341,10 +359,9 @@ class Rows:
             for number, expires_at in zip(numbers, expiries, strict=True):
                 if expires_at:
                     turn.changes.append((DUE, due_key(expires_at, queue_id, Due.EXPIRE, number), None))
-        self.counters.add(home, -len(numbers), -size_bytes)
-        turn.touched[self.queue_id] = self.counters
-        if self.total is not None:
-            self.total.add(-size_bytes)
+        size_bytes = sum(sizes)
+        large_bytes = 0 if size_bytes <= LARGE_ROW_BYTES else large_bytes_of(sizes)
+        self._count(home, -len(numbers), -size_bytes, -large_bytes, turn)
 
     def put_due(self, at: int, what: Due, number: int, turn: Turn) -> None:
         """Add a `due` row for `at` (Unix ms)."""

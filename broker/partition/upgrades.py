@@ -11,13 +11,20 @@ from typing import Final
 from ...storage import Batch, Upgrades
 from ..identity import folded
 from .records import (
+    LARGE_ROW_BYTES,
+    MESSAGES,
+    OLD_STATE_VALUE,
     SESSION_HEADS,
     SESSION_MESSAGES,
     SESSION_NUMBER_KEY,
     SESSION_STATE,
     SESSION_VALUE,
     SESSIONS,
+    STATE,
     STATE_KEY,
+    Counters,
+    large_bytes_of,
+    message_key,
     session_key,
     session_message_key,
     session_number,
@@ -25,6 +32,8 @@ from .records import (
 )
 
 _ROWS_AT_ONCE: Final = 10_000
+_STATES_AT_ONCE: Final = 16  # a state has at most a megabyte or, on Premium, the bytes of a message
+_READ_BYTES: Final = 4 << 20  # of rows at once, by their average
 _LAST_KEY: Final = b"\xff" * 512  # after all keys
 
 
@@ -87,5 +96,36 @@ def _rows(batch: Batch, table: str) -> Iterator[tuple[bytes, bytes]]:
         start = rows[-1][0] + b"\0"
 
 
-STORE_UPGRADES: Final[Upgrades] = {5: _fold_sessions}
+def _count_what_adds_to_sizes(batch: Batch) -> None:
+    """Up to format version 5 counters lacked the bytes of large rows and of the states of message sessions."""
+    for key, row in _rows(batch, STATE):
+        if len(key) != STATE_KEY.size or len(row) != OLD_STATE_VALUE.size:
+            continue  # damaged: what reads it next names it
+        next_counter, bytes_used, *messages = OLD_STATE_VALUE.unpack(row)
+        (queue_id,) = STATE_KEY.unpack(key)
+        large_bytes = _large_bytes(batch, queue_id, bytes_used, sum(messages))
+        counters = Counters(next_counter, bytes_used, messages, large_bytes, _state_bytes(batch, queue_id))
+        batch.put(STATE, key, counters.pack())
+
+
+def _large_bytes(batch: Batch, queue_id: int, bytes_used: int, count: int) -> int:
+    if bytes_used <= LARGE_ROW_BYTES:
+        return 0  # no row of most queues can be one
+    at_once = max(1, _READ_BYTES * count // bytes_used)
+    start, stop, found = message_key(queue_id, 0, 0), message_key(queue_id + 1, 0, 0), 0
+    while rows := batch.scan(MESSAGES, start, stop, at_once):
+        found += large_bytes_of(len(row) for _, row in rows)
+        start = rows[-1][0] + b"\0"
+    return found
+
+
+def _state_bytes(batch: Batch, queue_id: int) -> int:
+    start, stop, found = STATE_KEY.pack(queue_id), STATE_KEY.pack(queue_id + 1), 0
+    while rows := batch.scan(SESSION_STATE, start, stop, _STATES_AT_ONCE):
+        found += sum(len(row) for _, row in rows)
+        start = rows[-1][0] + b"\0"
+    return found
+
+
+STORE_UPGRADES: Final[Upgrades] = {5: _fold_sessions, 6: _count_what_adds_to_sizes}
 """What a start does with the rows of an older format."""

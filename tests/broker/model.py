@@ -127,6 +127,7 @@ class Model:
             "next": self.orders + 1,
             "counts": [counts[home] for home in HOMES],
             "bytes miscounted": 0,
+            "state bytes miscounted": 0,
             "due": {(Due.EXPIRE, item.expires_at, item.order) for item in active if item.expires_at}
             | {(Due.ACTIVATE, item.due_at, item.order) for item in self.items if item.home is Home.SCHEDULED}
             | {(Due.FORGET, until, hash_of(message_id)) for until, message_id in self.forgets},

@@ -325,6 +325,7 @@ def picture_of(store: MemoryStore, queue_id: int) -> Picture:
         "next": counters.next_counter,
         "counts": counters.messages,
         "bytes miscounted": counters.bytes_used - sum(len(row) for _, row in rows[MESSAGES]),
+        "state bytes miscounted": counters.state_bytes - sum(len(row) for _, row in rows[SESSION_STATE]),
         "due": {(what, at, number) for at, its_queue_id, what, number in due if its_queue_id == queue_id},
         "duplicates": {SESSION_NUMBER_KEY.unpack(key)[1]: INSTANT.unpack(row)[0] for key, row in rows[DUPLICATES]},
         "forwarded": {FORWARDED_KEY.unpack(key)[1:]: NUMBER.unpack(row)[0] for key, row in rows[FORWARDED]},

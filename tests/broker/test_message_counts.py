@@ -13,7 +13,6 @@ from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from emubus.broker.model.profiles import Profile
 from emubus.broker.stores.counts import OTHER_REASONS, REASONS_MAX
 
 from .driving import encoded
@@ -36,14 +35,6 @@ def counts(broker: Broker, path: str) -> dict[tuple[Counted, str], int]:
         for key, count in of_it.items()
         if found == path
     }
-
-
-async def test_a_message_above_a_megabyte_counts_once(clock: Clock) -> None:
-    broker = open_broker(QueueDescription("q", max_message_bytes=4 << 20), clock=clock, profile=Profile.PREMIUM)
-    await send(broker, "q", encoded("x" * (2 << 20)))
-    entity = broker.namespace.entity("q")
-    assert entity is not None
-    assert 2 << 20 < entity.totals_now().bytes_used < (2 << 20) + 1_000
 
 
 async def test_a_transaction_counts_when_it_is_committed(clock: Clock) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from proton import symbol, timestamp
 
-from emubus.broker.api import Abandon, Complete, DeadLetter, Defer, Home, Outage, OutageKind, ReceiveMode
+from emubus.broker.api import Abandon, DeadLetter, Defer, Home, Outage, OutageKind, ReceiveMode
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
@@ -26,7 +26,6 @@ from emubus.broker.rules.sql.action import compile_action
 from .driving import decoded, encoded
 from .namespace import Receiver, loop_turns, open_broker, send
 from .rules.messages import context, truth
-from .test_sessions import Holder
 
 START = 1_800_000_000_000
 DAY_MS = 86_400_000
@@ -336,20 +335,6 @@ async def test_scheduled_messages_of_a_topic_are_not_seen_in_its_subscriptions(c
     clock.advance(1_000)
     await settled_down()
     assert len(await broker.messages.peek("t/Subscriptions/s", 0, 10, 1 << 20)) == 1
-
-
-async def test_the_state_of_a_session_takes_no_room_of_its_queue(clock: Clock) -> None:
-    broker = open_broker(QueueDescription("s", requires_session=True), clock=clock)
-    entity = broker.namespace.entity("s")
-    assert entity is not None
-    await send(broker, "s", encoded("a", group_id="a"))
-    holder = Holder(broker, "a")
-    await holder.accepted()
-    before = entity.totals_now().bytes_used
-    await broker.sessions.set_state("s", "a", bytes(10_000))
-    assert entity.totals_now().bytes_used == before
-    (delivery,) = await holder.receive(1)
-    assert await holder.settle(delivery, Complete()) is None
 
 
 # ---- limits [SB: service-bus-quotas]

@@ -166,6 +166,7 @@ class Rows:
             "next": self.next,
             "counts": [counts[home] for home in HOMES],
             "bytes miscounted": 0,
+            "state bytes miscounted": 0,
             "due": {(Due.ACTIVATE, at, number) for number, at in scheduled.items()}
             | {(Due.FORGET, until, hash_of(message_id)) for until, message_id in self.forgets},
             "duplicates": {hash_of(message_id): until for message_id, until in self.remembered.items()},

@@ -99,6 +99,8 @@ def message_rows(rows: dict[str, str]) -> list[str]:
         ("format-3", "killed", LATER),
         ("format-4", "data", LATER),
         ("format-4", "killed", LATER),
+        ("format-5", "data", LATER),
+        ("format-5", "killed", LATER),
     ],
 )
 def test_a_folder_of_an_older_release_opens_with_every_message_and_is_upgraded_with_one_line(
@@ -283,10 +285,10 @@ def test_a_folder_of_a_newer_format_is_refused_with_the_release_that_wrote_it(
     small_folders: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(small_folders / "closed", tmp_path / "data")
-    (tmp_path / "data" / "emubus.json").write_text('{"format": 6, "release": "7.0", "more": {}}')
-    with pytest.raises(DataFolderError, match=r"format version 6 .* up to 5: use the release that wrote it \('7\.0'\)"):
+    (tmp_path / "data" / "emubus.json").write_text('{"format": 7, "release": "7.0", "more": {}}')
+    with pytest.raises(DataFolderError, match=r"format version 7 .* up to 6: use the release that wrote it \('7\.0'\)"):
         prepare(tmp_path / "data")
-    assert "format version 6" in check_data_folder(tmp_path / "data").problems[0]
+    assert "format version 7" in check_data_folder(tmp_path / "data").problems[0]
 
 
 # ---- other folders

@@ -91,7 +91,7 @@ def test_another_format_version_is_found(folder: Path) -> None:
     with lmdb.open(str(folder), max_dbs=4, lock=False) as env, env.begin(write=True) as txn:
         txn.put(b"format", b"7", db=env.open_db(b"meta", txn))
     assert check_store(folder).problems == [
-        "has format version 7; this emubus reads versions 1 to 5: use the release that wrote it, or a newer one"
+        "has format version 7; this emubus reads versions 1 to 6: use the release that wrote it, or a newer one"
     ]
 
 

@@ -242,11 +242,11 @@ def test_a_folder_that_cannot_be_made_is_refused_by_name(tmp_path: Path) -> None
         open_store(tmp_path / "file" / "store", ["rows"], PROCESS)
 
 
-@pytest.mark.parametrize(("found", "shown"), [(b"6", "6"), (b"x\xff", r"x\\xff"), (None, "none")])
+@pytest.mark.parametrize(("found", "shown"), [(b"7", "7"), (b"x\xff", r"x\\xff"), (None, "none")])
 def test_another_format_version_is_refused_with_both_versions(tmp_path: Path, found: bytes | None, shown: str) -> None:
     open_store(tmp_path, ["rows"], PROCESS).close()
     rewrite_meta(tmp_path, b"format", found)
-    with pytest.raises(StoreError, match=rf"store {tmp_path}: has format version {shown}; .* reads versions 1 to 5"):
+    with pytest.raises(StoreError, match=rf"store {tmp_path}: has format version {shown}; .* reads versions 1 to 6"):
         open_store(tmp_path, ["rows"], PROCESS)
 
 

@@ -397,6 +397,9 @@ def _check_counts(world: World, rows: list[Row], report: Report) -> None:
     for row in rows:
         there.setdefault(row.path, Counter())[row.home] += 1
         there[row.path]["bytes"] += row.size_bytes
+    for (path, _), state in world.states().items():
+        if path:  # else of a deleted entity
+            there.setdefault(path, Counter())["bytes"] += len(state)
     for entity in world.broker.namespace.entities():
         totals = entity.totals_now()
         found = there.pop(entity.path, Counter())

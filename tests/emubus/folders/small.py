@@ -13,6 +13,7 @@ from proton import symbol
 from emubus.broker.admin.folder_view import JOURNAL_PREFIX, part_names
 from emubus.broker.api import alone
 from emubus.broker.model.descriptions import QueueDescription
+from emubus.broker.partition.records import OLD_STATE_VALUE, STATE
 from emubus.config import Config, load_config
 from emubus.server import Server
 from emubus.storage.journal.journal import GROUP, GROUP_MAGIC, HALF_BYTES, HEAD_BYTES
@@ -93,7 +94,11 @@ def age(data: Path) -> None:
     """Let a folder be as release 0.1.0 made it: without manifest and marks."""
     (data / "emubus.json").unlink()
     for name in part_names(STORES):
-        with lmdb.open(str(data / name), max_dbs=4, lock=False) as env, env.begin(write=True) as txn:
+        with lmdb.open(str(data / name), max_dbs=16, lock=False) as env, env.begin(write=True) as txn:
+            if name.startswith("store"):
+                counters = env.open_db(STATE.encode(), txn)
+                for key, row in list(txn.cursor(counters)):
+                    txn.put(key, row[: OLD_STATE_VALUE.size], db=counters)
             meta = env.open_db(b"meta", txn)
             txn.delete(b"mark", db=meta)
             txn.put(b"format", b"1", db=meta)
