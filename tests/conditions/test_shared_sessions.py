@@ -9,11 +9,12 @@ import pytest
 
 from emubus.broker.api import Outage, OutageKind
 from emubus.codec.types import Uint
+from emubus.conditions.behaviour import Value
 from emubus.conditions.faults import FaultKind, FaultOperation
 
 from ..amqp.test_over_the_broker import body
 from ..amqp.test_shared_sessions import Client, Place, open_place
-from ..amqp.wire import DETACH, Frame
+from ..amqp.wire import CLOSE, DETACH, Frame
 from ..broker.namespace import _brokers_stop, brokers_stop
 
 __all__ = ["_brokers_stop", "brokers_stop"]
@@ -118,3 +119,36 @@ async def test_while_its_store_is_out_a_session_stays_with_its_holder_and_is_tak
     await tries_again(second, token)
     assert (await second.settle(transfer)).status == 200
     assert await place.broker.messages.peek("s", 0, 10, 1 << 20) == []
+
+
+@pytest.mark.parametrize(
+    ("condition", "parameters"),
+    [
+        ("entity-changed", {"locks": "kept"}),
+        ("entity-changed", {"locks": "forgotten"}),
+        ("broker-move", {"locks": "kept", "away_min_ms": 1_000, "away_max_ms": 1_000}),
+        ("broker-move", {"locks": "forgotten", "away_min_ms": 1_000, "away_max_ms": 1_000}),
+        ("gateway-restart", {"how": "reset"}),
+        ("gateway-restart", {"how": "close"}),
+        ("region-failover", {"away_ms": 1_000}),
+    ],
+    ids=str,
+)
+async def test_a_token_goes_on_after_its_entity_or_its_connection_was_struck(
+    place: Place, condition: str, parameters: dict[str, Value]
+) -> None:
+    await place.send("m")
+    first = place.client()
+    token = await first.lock()
+    (transfer,) = await first.receive()
+    conditions = first.wire.state.conditions
+    started = conditions.start(condition, values=parameters)
+    frames = await first.wire.turn(8)
+    assert detaches(frames) or first.wire.socket.closed or any(each.code == CLOSE for each in frames), frames
+    place.clock.advance(2_000)
+    await first.wire.turn(8)
+    conditions.end(started.number)
+    second = place.client()
+    assert await second.lock("a", token) == token
+    (again,) = [transfer] if (await second.settle(transfer)).status == 200 else await second.receive()
+    assert body(again) == "m"
