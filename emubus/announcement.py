@@ -93,7 +93,7 @@ def banner(found: Facts, config: Config, entities: Sequence[tuple[str, str]]) ->
         rows.append(("TLS", shown(found["tls_connection_string"])))
     if found["ca_file"] is not None:
         rows.append(("CA", found["ca_file"]))
-    rows += [("Configuration", found["config_file"] or f"no file (--config, --queues, {JSON_VARIABLE})")]
+    rows += [("Configuration", config.entities_from or f"no file (--config, --queues, {JSON_VARIABLE})")]
     rows += [("Entities", _summary(entities))]
     rows += [("Durability", f"{config.durability.value}: {SURVIVES[config.durability]}")]
     return [f"  {name:<18} {value}" for name, value in rows]

@@ -111,6 +111,9 @@ class Config:
     topology: Topology
     limits: Limits
     config_file: Path | None = None
+    """The file that the entities are from; None where they are from elsewhere, though a file may be there."""
+    entities_from: str | None = None
+    """What the entities are from, for people; None for the default queue."""
     data_dir: Path | None = None
     fresh: bool = False
     """Whether to delete the entities and messages in the data folder first."""
@@ -148,6 +151,8 @@ class Config:
     """The keys of a namespace that is given none."""
     notes: tuple[str, ...] = ()
     """Notes for the log at the start, one line each."""
+    warnings: tuple[str, ...] = ()
+    """As `notes`, of what people will miss: properties without effect, a configuration that is not used."""
 
 
 # ---------------------------------------------------------------- the options
@@ -389,16 +394,14 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
     is_given = read_option(PROFILE_IF_GIVEN, arguments, variables) is not None
     limits = limits_of(values.of("profile", Profile), values.maybe("premium_partitions", int))
     asked: tuple[AskedNamespace, ...] = values.maybe("namespace", tuple) or ()
-    config_file = values.maybe("config", Path)
-    if config_file is None and MOUNTED_CONFIG_FILE.is_file():
-        config_file = MOUNTED_CONFIG_FILE
-    if not (config_file or variables.get(JSON_VARIABLE)) and asked:
+    queues, inline, named = values.maybe("queues", str), variables.get(JSON_VARIABLE), values.maybe("config", Path)
+    if not (named or inline or (queues is None and _is_there(MOUNTED_CONFIG_FILE))) and asked:
         first, *others = asked
         asked = tuple(others)
         limits = limits if first.profile is None else limits_of(first.profile, values.maybe("premium_partitions", int))
     else:
         first = None
-    found = _entities(values.maybe("queues", str), variables.get(JSON_VARIABLE), config_file, limits, not is_given)
+    found = _entities(queues, inline, named, limits, not is_given)
     if first is not None:
         if first.port is not None:
             raise ConfigError(f"--namespace {first.name} is the first, which has --amqp-port: leave out @{first.port}")
@@ -414,7 +417,8 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
     return Config(
         topology=found.topology,
         limits=found.limits or limits,
-        config_file=config_file,
+        config_file=found.file,
+        entities_from=found.source,
         data_dir=None if durability is Durability.NONE else data_dir,
         fresh=fresh,
         durability=durability,
@@ -439,7 +443,8 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
         otlp=values.maybe("otlp", str),
         more_namespaces=_more(found, asked, limits, values.maybe("sas_key", str)),
         new_keys=_keys((), values.maybe("sas_key", str)),
-        notes=(*_notes(variables), *map(str, found.warnings)),
+        notes=tuple(_notes(variables)),
+        warnings=found.warnings,
     )
 
 
@@ -456,7 +461,9 @@ class Entities(NamedTuple):
 
     topology: Topology
     keys: tuple[SharedKey, ...] = ()
-    warnings: tuple[object, ...] = ()
+    warnings: tuple[str, ...] = ()
+    file: Path | None = None
+    source: str | None = None
     limits: Limits | None = None
     """Those of the profile that the file names for its first namespace."""
     more: tuple[NamespaceConfig, ...] = ()
@@ -481,13 +488,81 @@ def _more(
     return tuple(more.values())
 
 
+WARNINGS_SHOWN: Final = 50
+"""Warnings of a file at the start; `emubus config check` prints all."""
+
+
 def _entities(
-    queues: str | None, inline: str | None, path: Path | None, limits: Limits, takes_profile: bool
+    queues: str | None, inline: str | None, named: Path | None, limits: Limits, takes_profile: bool
 ) -> Entities:
-    """From the list of queues, EMUBUS_CONFIG_JSON or the file, else the default queue. ConfigError for two of them."""
-    given = [queues is not None, bool(inline), path is not None and path != MOUNTED_CONFIG_FILE]
-    if given.count(True) > 1:
+    """From the list of queues, EMUBUS_CONFIG_JSON, the file that is named or mounted, else the default queue.
+
+    ConfigError for two of them, and for a mounted configuration that can't be used: a server without its entities
+    looks healthy. One that is mounted beside another source is a warning.
+    """
+    given = {
+        OPTIONS_BY_NAME["config"].flag: named is not None,
+        JSON_VARIABLE: bool(inline),
+        OPTIONS_BY_NAME["queues"].flag: queues is not None,
+    }
+    chosen = [name for name, is_given in given.items() if is_given]
+    if len(chosen) > 1:
         raise ConfigError(f"--config, {JSON_VARIABLE} and --queues exclude each other: give one of them")
+    if not chosen:
+        return _mounted(limits, takes_profile)
+    found = _with_source(_of_source(queues, inline, named, limits, takes_profile), chosen[0])
+    if _is_there(MOUNTED_CONFIG_FILE) and named != MOUNTED_CONFIG_FILE:
+        note = f"{MOUNTED_CONFIG_FILE} is not used: the entities are from {found.source}"
+        return found._replace(warnings=(note, *found.warnings))
+    return found
+
+
+def _with_source(found: Entities, option: str) -> Entities:
+    """Name the source as people know it: the file, or the option without one."""
+    return found._replace(source=option if found.file is None else str(found.file))
+
+
+def _is_there(path: Path) -> bool:
+    """Whether the path names anything, a link to nothing included."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _mounted(limits: Limits, takes_profile: bool) -> Entities:
+    """The entities of the file at the path of Microsoft's emulator, else the default queue.
+
+    ConfigError where something is there and can't be used: Docker makes a folder of a bind mount whose file is missing,
+    and a mounted folder may have the file under another name.
+    """
+    path, folder = MOUNTED_CONFIG_FILE, MOUNTED_CONFIG_FILE.parent
+    if _is_there(path):
+        return _with_source(_read(path, limits, takes_profile), str(path))
+    default = Entities(Topology(queues=(_default_queue(limits),)))
+    try:
+        others = sorted(each.name for each in folder.iterdir())
+    except FileNotFoundError:
+        if _is_there(folder):
+            raise ConfigError(f"{folder} is a link to nothing: mount the folder that it names, or remove it") from None
+        return default
+    except OSError as error:
+        raise ConfigError(f"{folder} can't be read: {error.strerror}; {path} may be in it") from error
+    if not others:
+        return default._replace(source=f"none: {folder} is empty")
+    like = next((name for name in others if name.lower() == path.name.lower()), None)
+    shown = ", ".join(others[:5]) + (", …" if len(others) > 5 else "")
+    remedy = f"rename {like} to {path.name}" if like else f"name the file {path.name}"
+    raise ConfigError(f"{folder} has no {path.name}, but {shown}: {remedy}, or give --config FILE or --queues LIST")
+
+
+def _of_source(
+    queues: str | None, inline: str | None, named: Path | None, limits: Limits, takes_profile: bool
+) -> Entities:
+    """The entities of the one source that is given."""
     if queues is not None:
         from .config_file.queue_list import queues_in  # only for a list
 
@@ -497,9 +572,8 @@ def _entities(
             raise ConfigError(f"--queues {error}") from error
     if inline:
         return _read(inline, limits, takes_profile)
-    if path is None:
-        return Entities(Topology(queues=(_default_queue(limits),)))
-    return _read(path, limits, takes_profile)
+    assert named is not None
+    return _read(named, limits, takes_profile)
 
 
 def _read(source: Path | str, limits: Limits, takes_profile: bool) -> Entities:
@@ -515,8 +589,13 @@ def _read(source: Path | str, limits: Limits, takes_profile: bool) -> Entities:
             found = read_config_file(source, limits, takes_profile=takes_profile)
     except ConfigFileError as error:
         raise ConfigError("\n".join(map(str, error.problems))) from error
-    more = (NamespaceConfig(each.topology, each.limits or limits, each.keys, each.port, True) for each in found.more)
-    return Entities(found.topology, found.keys, found.warnings, found.limits, tuple(more))
+    others = (NamespaceConfig(each.topology, each.limits or limits, each.keys, each.port, True) for each in found.more)
+    file = source if isinstance(source, Path) else None
+    warnings = [*map(str, found.warnings[:WARNINGS_SHOWN])]
+    if len(found.warnings) > WARNINGS_SHOWN:
+        more = len(found.warnings) - WARNINGS_SHOWN
+        warnings.append(f"{file or JSON_VARIABLE} has {more} more warnings: emubus config check prints all")
+    return Entities(found.topology, found.keys, tuple(warnings), file, limits=found.limits, more=tuple(others))
 
 
 def _default_queue(limits: Limits) -> QueueDescription:

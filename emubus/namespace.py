@@ -241,14 +241,15 @@ class HostedNamespace:
         descriptions = [entity.description for entity in self.broker.namespace.entities()]
         return partial(config_json, self.broker.name, descriptions, self.services.access.keys)
 
-    def _read_config(self, text: str) -> Topology:
+    def _read_config(self, data: bytes) -> tuple[Topology, list[str]]:
         from .config_file.cursor import ConfigFileError  # only for a request that has a file
-        from .config_file.reading import parse_config
+        from .config_file.reading import parse_config_bytes
 
         try:
-            return parse_config(text, self.config.limits).topology
+            found = parse_config_bytes(data, self.config.limits)
         except ConfigFileError as error:
             raise BrokerError(Condition.ARGUMENT_ERROR, "\n".join(map(str, error.problems[:PROBLEMS_MAX]))) from None
+        return found.topology, [str(each) for each in found.warnings[:PROBLEMS_MAX]]
 
     def _open_broker(self) -> Broker:
         config, shared = self.config, self._shared

@@ -343,6 +343,8 @@ async def _serve(config: Config) -> None:
     gc.freeze()
     for note in config.notes:
         log.info(note)
+    for warning in config.warnings:
+        log.warning(warning)
     log.info(
         "listening",
         host=config.host,

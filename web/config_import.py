@@ -5,14 +5,13 @@ Knows that what exists stays as it is. Does not know the file: the composition r
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 from ..broker.aside import Aside
 from ..broker.broker import Broker
-from ..broker.errors import BrokerError, Condition
+from ..broker.errors import BrokerError
 from ..broker.model.catalog import Description, path_of
 from ..broker.model.descriptions import Topology
 from .long_work import Pace
@@ -23,11 +22,15 @@ CONFIG_BYTES_MAX: Final = 8 << 20
 
 @dataclass(slots=True)
 class ImportedEntities:
-    """What became of the entities of a file: paths that were created, that existed, and (path, reason) of others."""
+    """What became of the entities of a file: paths that were created, that existed, and (path, reason) of others.
+
+    `warnings`: what the file has and has no effect, a line each.
+    """
 
     created: list[str] = field(default_factory=list[str])
     existing: list[str] = field(default_factory=list[str])
     failures: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    warnings: list[str] = field(default_factory=list[str])
 
 
 async def import_config(services: Services, data: bytes, aside: Aside) -> ImportedEntities:
@@ -36,15 +39,10 @@ async def import_config(services: Services, data: bytes, aside: Aside) -> Import
     The file is read and checked aside, and each entity is created in a turn of its own. Where that is cut off, what was
     created stays, and the next import goes on.
     """
-    topology = await aside.run(partial(_topology, services.read_config, data))
-    return await _create(services.broker, topology)
-
-
-def _topology(read_config: Callable[[str], Topology], data: bytes) -> Topology:
-    try:
-        return read_config(data.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise BrokerError(Condition.ARGUMENT_ERROR, f"The file is not UTF-8 text (byte {error.start}).") from None
+    topology, warnings = await aside.run(partial(services.read_config, data))
+    found = await _create(services.broker, topology)
+    found.warnings += warnings
+    return found
 
 
 async def _create(broker: Broker, topology: Topology) -> ImportedEntities:
@@ -57,7 +55,8 @@ async def _create(broker: Broker, topology: Topology) -> ImportedEntities:
             await pace.step()
             continue
         try:
-            found.created.append(broker.administration.create(description, own_name=topology.namespace).path)
+            entity = broker.administration.create(description, own_name=topology.namespace, of_file=True)
+            found.created.append(entity.path)
         except BrokerError as error:
             found.failures.append((path, error.description))
         await pace.turn()

@@ -1,7 +1,8 @@
 """`GET /health`, with the answers of Microsoft's emulator, and the names that orchestrators ask.
 
-`/readyz` and `/healthz` are the same; `/livez` is healthy while the server answers at all. None of them is ever the
-feed of an entity. Knows the paths, the two bodies and the two statuses [emulators 1.9], and the plain form of the
+`/readyz` and `/healthz` are the same; `/livez` is healthy while the server answers at all. Their case and a slash at
+their end do not matter, as to ASP.NET, which Microsoft's emulator is made with. None of them is ever the feed of an
+entity. Knows the paths, the two bodies and the two statuses [emulators 1.9], and the plain form of the
 request that containers and tests send: it is answered without aiohttp.
 """
 
@@ -25,15 +26,27 @@ HELD: Final = "Held-Bytes"
 REQUEST_BYTES_MAX: Final = 2_048
 """Longest plain request."""
 
-_STARTS: Final = tuple(f"GET {path} HTTP/1.".encode() for path in PATHS)
+ROUTE: Final = f"/{{check:(?i:{'|'.join(path.removeprefix('/') for path in PATHS)})/?}}"
+"""The route of all of them, as aiohttp writes it."""
+_STARTS: Final = tuple(f"get {path}{end}http/1.".encode() for path in PATHS for end in (" ", "/ "))
 # No header of a browser and none that announces a body or another protocol: the server has rules for those.
 _PLAIN: Final = re.compile(
-    rb"GET (/health|/healthz|/readyz|/livez) HTTP/1\.([01])\r\n"
+    rb"GET (/health|/healthz|/readyz|/livez)/? HTTP/1\.([01])\r\n"
     rb"((?:(?:host|user-agent|accept|accept-encoding|cache-control|pragma|connection):[ -~]*\r\n)*)\r\n",
     re.IGNORECASE,
 )
 _ENDS: Final = re.compile(rb"^connection:.*\bclose\b", re.IGNORECASE | re.MULTILINE)
 _STAYS: Final = re.compile(rb"^connection:.*\bkeep-alive\b", re.IGNORECASE | re.MULTILINE)
+
+
+def is_check(path: str) -> bool:
+    """Whether it is the path of a health check."""
+    return path.lower().removesuffix("/") in PATHS
+
+
+def is_live(path: str) -> bool:
+    """Whether that health check asks only if the server answers."""
+    return path.lower().removesuffix("/") == LIVE
 
 
 def report(*, ready: bool, problem: str | None = None) -> tuple[int, dict[str, str]]:
@@ -45,9 +58,10 @@ def report(*, ready: bool, problem: str | None = None) -> tuple[int, dict[str, s
 
 def may_be_plain(received: bytes) -> bool:
     """Whether this is the beginning of a plain request, as far as it goes."""
+    own = received.lower()
     return (
         len(received) < REQUEST_BYTES_MAX
-        and any(received.startswith(start) or start.startswith(received) for start in _STARTS)
+        and any(own.startswith(start) or start.startswith(own) for start in _STARTS)
         and b"\r\n\r\n" not in received
     )
 
@@ -66,8 +80,8 @@ def plain_answer(
         return None
     path, version, headers = found.groups()
     stays = _ENDS.search(headers) is None if version == b"1" else _STAYS.search(headers) is not None
-    is_live = path == LIVE.encode()
-    status, values = report(ready=ready or is_live, problem=None if is_live else problem)
+    asks_little = is_live(path.decode())
+    status, values = report(ready=ready or asks_little, problem=None if asks_little else problem)
     body = json.dumps(values)
     head = (
         f"HTTP/1.1 {status} {'OK' if status == 200 else 'Service Unavailable'}\r\n"

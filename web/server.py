@@ -21,7 +21,7 @@ from .control import ROOT as CONTROL
 from .control import add_control, errors_as_json
 from .control.endpoints import error_answer
 from .errors import HttpRefusal, error_body
-from .health import HELD, LIVE, PATHS, UPTIME, held, report
+from .health import HELD, ROUTE, UPTIME, held, is_check, is_live, report
 from .limits import REQUEST_LINE_BYTES_MAX, SLICE_US, STRANGERS_TURN_US, TURN_US
 from .long_work import ASIDE
 from .messages.jobs import add_jobs
@@ -150,8 +150,7 @@ class Site:
         app.on_response_prepare.append(note_answers)
         app.on_response_prepare.append(_keep_types)
         app.on_response_prepare.append(let_read)
-        for path in PATHS:
-            app.router.add_get(path, self._health)
+        app.router.add_get(ROUTE, self._health)
         add_websocket(app, services.amqp)
         add_metrics(app, services)
         self._aside = app[ASIDE] = Aside()
@@ -188,7 +187,7 @@ class Site:
         self._stopping = asyncio.get_running_loop().create_task(self.stop())
 
     async def _health(self, request: web.Request) -> web.Response:
-        status, body = report(ready=request.path == LIVE or self._services.is_ready())
+        status, body = report(ready=is_live(request.path) or self._services.is_ready())
         headers = {UPTIME: str(self._services.uptime_s), HELD: held(self._services.ledger)}
         return web.json_response(body, status=status, headers=headers)
 
@@ -223,7 +222,9 @@ async def _keep_types(request: web.Request, response: web.StreamResponse) -> Non
 
 def _is_of_service(path: str) -> bool:
     """Whether a path is one of the service: of its messages or entities."""
-    return path not in (*PATHS, METRICS, *WEBSOCKET_PATHS) and not _is_under(path.lower(), f"/{RESERVED}")
+    return (
+        not is_check(path) and path not in (METRICS, *WEBSOCKET_PATHS) and not _is_under(path.lower(), f"/{RESERVED}")
+    )
 
 
 def _is_under(path: str, root: str) -> bool:

@@ -188,7 +188,7 @@ class Services:
     """Figures over time."""
     allowed_hosts: Collection[str]
     """Host names, in lower case, by which browsers may use the server."""
-    read_config: Callable[[str], Topology]
+    read_config: Callable[[bytes], tuple[Topology, list[str]]]
     """Returns the entities of a Config.json, on any thread; BrokerError (argument-error) says what is wrong in it."""
     files: KeptFiles | None
     """The small files beside the stores, None in memory."""

@@ -53,14 +53,22 @@ class Administration:
 
     # ---- entities
 
-    def create(self, description: Description, *, targets_exist: bool = False, own_name: str | None = None) -> Entity:
+    def create(
+        self,
+        description: Description,
+        *,
+        targets_exist: bool = False,
+        own_name: str | None = None,
+        of_file: bool = False,
+    ) -> Entity:
         """Create an entity; with `targets_exist` its forwarding targets must exist.
 
         `own_name`: another name by which the client knows this namespace; forwarding addresses may have it as host.
+        `of_file`: it comes from a Config.json, whose ranges apply.
         Raises BrokerError: entity-already-exists, argument-out-of-range, not-found, resource-limit-exceeded,
         server-busy.
         """
-        self._checks.description(description)
+        self._checks.description(description, of_file=of_file)
         self._checks.hosts(description, None, own_name)
         if targets_exist:
             self._checks.targets(description)
@@ -95,7 +103,7 @@ class Administration:
         for field, name in FIXED_FIELDS.items():
             if getattr(before, field, None) != getattr(description, field, None):
                 raise service_errors.fixed_at_creation(name, before.kind)
-        self._checks.description(description, is_new=False)
+        self._checks.description(description, before=before)
         self._checks.hosts(description, before, own_name)
         if isinstance(description, SubscriptionDescription):
             self._checks.rule_quotas(entity, description)

@@ -16,7 +16,7 @@ from ..model.descriptions import (
     SubscriptionDescription,
     TopicDescription,
 )
-from ..model.profiles import Profile
+from ..model.profiles import Limits, Profile, limits_of_file
 from ..model.validation import Violation, queue_violations, subscription_violations, topic_violations
 from ..rules import check_rule
 
@@ -27,10 +27,19 @@ class Checks:
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
 
-    def description(self, description: Description, *, is_new: bool = True) -> None:
-        """Raise BrokerError if the profile forbids the description, its topic is missing or a rule is invalid."""
-        for violation in self._violations(description, is_new):
-            raise self._refusal(violation, path_of(description))
+    def description(
+        self, description: Description, *, before: Description | None = None, of_file: bool = False
+    ) -> None:
+        """Raise BrokerError if the profile forbids the description, its topic is missing or a rule is invalid.
+
+        `before` is the existing entity: a value that it has is kept, wherever it is from (a Config.json, a folder of
+        another profile), since clients send all properties back to change one. `of_file`: it comes from a Config.json.
+        """
+        limits = limits_of_file(self._namespace.limits) if of_file else self._namespace.limits
+        kept = [] if before is None else _violations(before, limits, is_new=False)
+        for violation in _violations(description, limits, is_new=before is None):
+            if violation not in kept:
+                raise self._refusal(violation, path_of(description))
         if isinstance(description, SubscriptionDescription):
             topic = self._namespace.entity(description.topic_name)
             if topic is None or not isinstance(topic.description, TopicDescription):
@@ -61,14 +70,6 @@ class Checks:
         if violation.is_character:
             return service_errors.wrong_characters(service_errors.address_of(self._namespace.name, path))
         return violation.refusal or BrokerError(Condition.ARGUMENT_OUT_OF_RANGE, str(violation))
-
-    def _violations(self, description: Description, is_new: bool) -> list[Violation]:
-        limits = self._namespace.limits
-        if isinstance(description, QueueDescription):
-            return queue_violations(description, limits, is_new=is_new)
-        if isinstance(description, TopicDescription):
-            return topic_violations(description, limits, is_new=is_new)
-        return subscription_violations(description, limits, is_new=is_new)
 
     def quotas(self, description: Description) -> None:
         """Raise BrokerError for an entity above the quotas of the namespace or topic (P5)."""
@@ -113,6 +114,14 @@ class Checks:
         for worker in self._namespace.workers:
             if worker.trouble is not None:
                 raise service_errors.store_unavailable(worker.index, worker.trouble)
+
+
+def _violations(description: Description, limits: Limits, *, is_new: bool) -> list[Violation]:
+    if isinstance(description, QueueDescription):
+        return queue_violations(description, limits, is_new=is_new)
+    if isinstance(description, TopicDescription):
+        return topic_violations(description, limits, is_new=is_new)
+    return subscription_violations(description, limits, is_new=is_new)
 
 
 def _targets(description: Description) -> dict[str, str]:

@@ -98,6 +98,8 @@ class Limits:
     max_delivery_count: Range = Range(1, 2**31 - 1)
     ttl_ms: Range = Range(SECOND_MS)
     duplicate_window_ms: Range = Range(20 * SECOND_MS, 7 * DAY_MS)
+    # Of a Config.json, whose schema begins below the tier.
+    file_duplicate_window_ms: Range = Range(5 * SECOND_MS, 7 * DAY_MS)
     auto_delete_on_idle_ms: Range = Range(5 * MINUTE_MS)
     user_metadata_length_max: int = 1024
 
@@ -157,12 +159,15 @@ LIMITS: Final[Mapping[Profile, Limits]] = {
         _STANDARD,
         profile=Profile.MS_EMULATOR,
         defaults=Defaults(max_delivery_count=3, ttl_ms=HOUR_MS, duplicate_window_ms=20 * SECOND_MS, max_size_mb=100),
-        max_size_mb=Range(100, 100),
-        max_size_mb_choices=(100,),
+        # Of the size its schema says nothing, so that its users write any; clients send the tier's default, 1024.
+        max_size_mb=Range(100, 5120),
+        max_size_mb_choices=(100, 1024, 2048, 3072, 4096, 5120),
         size_is_per_partition=False,
         max_delivery_count=Range(1, 10),
-        ttl_ms=Range(5 * MINUTE_MS, HOUR_MS),
-        duplicate_window_ms=Range(5 * SECOND_MS, 5 * MINUTE_MS),
+        # Its schema names PT5M to PT1H, and PT5S to PT5M, in words only; projects run it with others. A decade stands
+        # for "any": none of them asks for no limit, which would contradict the hour of its documentation.
+        ttl_ms=Range(SECOND_MS, 3_650 * DAY_MS),
+        duplicate_window_ms=Range(5 * SECOND_MS, 7 * DAY_MS),
         entities_max=50,
         partitioned_entities_max=50,
         subscriptions_per_topic_max=50,
@@ -187,6 +192,7 @@ LIMITS: Final[Mapping[Profile, Limits]] = {
         lock_duration_ms=Range(SECOND_MS, DAY_MS),
         ttl_ms=Range(1),
         duplicate_window_ms=Range(SECOND_MS, 365 * DAY_MS),
+        file_duplicate_window_ms=Range(SECOND_MS, 365 * DAY_MS),
         auto_delete_on_idle_ms=Range(SECOND_MS),
         user_metadata_length_max=64 * KIB,
         entities_max=100_000,
@@ -237,6 +243,11 @@ def limits_for(profile: Profile, premium_partitions: int | None = None) -> Limit
         # A partitioned namespace has at least one messaging unit per partition.
         entities_max=limits.entities_max * premium_partitions,
     )
+
+
+def limits_of_file(limits: Limits) -> Limits:
+    """Return the limits of entities that a Config.json has: its schema allows values below the tier's."""
+    return replace(limits, duplicate_window_ms=limits.file_duplicate_window_ms)
 
 
 def limits_over(limits: Limits, store_count: int) -> Limits:

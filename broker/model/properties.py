@@ -74,6 +74,11 @@ class Property:
     """Its default differs between profiles: an export always has it."""
     is_usual: bool = False
     """The page shows its field at once, and the fields of others when asked."""
+    is_microsofts: bool = False
+    """The schema of Microsoft's emulator names it, for each kind of entity that has it (Config-schema.json of
+    azure-service-bus-emulator-installer); all others are additions of emubus to Config.json."""
+    others: tuple[str, ...] = ()
+    """What other interfaces (SDKs, portal, azurerm) call it, in lower case: for a hint."""
 
 
 PROPERTIES: Final[tuple[Property, ...]] = (
@@ -93,6 +98,8 @@ PROPERTIES: Final[tuple[Property, ...]] = (
         "Whether it requires message sessions. Fixed at creation.",
         "Message sessions",
         is_fixed=True,
+        is_microsofts=True,
+        others=("sessionenabled", "enablesessions"),
     ),
     Property(
         "RequiresDuplicateDetection",
@@ -102,6 +109,8 @@ PROPERTIES: Final[tuple[Property, ...]] = (
         "Duplicate detection",
         help="by MessageId, within the duplicate window",
         is_fixed=True,
+        is_microsofts=True,
+        others=("enableduplicatedetection",),
     ),
     Property(
         "LockDuration",
@@ -111,6 +120,7 @@ PROPERTIES: Final[tuple[Property, ...]] = (
         "Lock duration",
         is_by_profile=True,
         is_usual=True,
+        is_microsofts=True,
     ),
     Property(
         "MaxDeliveryCount",
@@ -120,6 +130,7 @@ PROPERTIES: Final[tuple[Property, ...]] = (
         "Max delivery count",
         is_by_profile=True,
         is_usual=True,
+        is_microsofts=True,
     ),
     Property(
         "DefaultMessageTimeToLive",
@@ -130,6 +141,8 @@ PROPERTIES: Final[tuple[Property, ...]] = (
         help="30s, 5m, 2h, 14d, PT1M or never",
         is_by_profile=True,
         is_usual=True,
+        is_microsofts=True,
+        others=("ttl", "timetolive", "messagetimetolive", "defaultttl"),
     ),
     Property(
         "DuplicateDetectionHistoryTimeWindow",
@@ -138,6 +151,7 @@ PROPERTIES: Final[tuple[Property, ...]] = (
         "How long message ids are remembered.",
         "Duplicate window",
         is_usual=True,
+        is_microsofts=True,
     ),
     Property(
         "MaxSizeInMegabytes",
@@ -164,6 +178,8 @@ PROPERTIES: Final[tuple[Property, ...]] = (
         "Whether expired messages are dead-lettered.",
         "Dead-letter on expiration",
         is_usual=True,
+        is_microsofts=True,
+        others=("enabledeadletteringonmessageexpiration",),
     ),
     Property(
         "DeadLetteringOnFilterEvaluationExceptions",
@@ -179,6 +195,7 @@ PROPERTIES: Final[tuple[Property, ...]] = (
         Value.TARGET,
         "Path of the queue or topic that its messages go to; null: none.",
         "Forward to",
+        is_microsofts=True,
     ),
     Property(
         "ForwardDeadLetteredMessagesTo",
@@ -186,6 +203,7 @@ PROPERTIES: Final[tuple[Property, ...]] = (
         Value.TARGET,
         "Path of the queue or topic that its dead letters go to; null: none.",
         "Forward dead letters to",
+        is_microsofts=True,
     ),
     Property("UserMetadata", "user_metadata", Value.TEXT, "Any text.", "User metadata"),
     Property(

@@ -60,7 +60,7 @@ def _check(parsed: argparse.Namespace) -> int:
         counts = (len(topology.queues), len(topology.topics), len(topology.subscriptions))
         summary = "{} queues, {} topics, {} subscriptions".format(*counts)
     except ConfigFileError as error:
-        errors = error.problems
+        errors, warnings = error.problems, error.warnings
     if parsed.json:
         answer = {"errors": [*map(_as_json, errors)], "warnings": [*map(_as_json, warnings)]}
         write_json(answer)

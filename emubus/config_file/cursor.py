@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import NoReturn, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 from ..broker.model.descriptions import (
     TEXT_TYPE_NAMES,
@@ -21,6 +21,7 @@ from ..broker.model.descriptions import (
     entity_key,
 )
 from ..broker.model.profiles import KIB
+from ..broker.model.properties import PROPERTIES
 from ..codec.durations import parse_duration, parse_limit
 from .json_text import JsonNode
 
@@ -28,8 +29,22 @@ _T = TypeVar("_T")
 
 SUGGESTIONS_MAX = 20
 """Errors that name what may be meant."""
+EXACT_MAX = 2**53
+"""A real number below it names one whole number."""
 COMPARED_MAX = 1_000
 """Names that a misspelt one is compared with: 20 ms."""
+
+
+OTHER_NAMES: Final[Mapping[str, str]] = {
+    **{other: row.name for row in PROPERTIES for other in row.others},
+    "subject": "Label",
+    "loggingconfig": "Logging",
+    "expression": "SqlExpression",
+    "applicationproperties": "Properties",
+    "userproperties": "Properties",
+    "filters": "Rules",
+}
+"""What other interfaces (the SDKs, the emulator of Event Hubs, portal, azurerm) call a property, in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +69,10 @@ class Problem:
 class ConfigFileError(Exception):
     """The file cannot be used; the text says where and why the first problem is, in one line."""
 
-    def __init__(self, *problems: Problem) -> None:
+    def __init__(self, *problems: Problem, warnings: Sequence[Problem] = ()) -> None:
         super().__init__(str(problems[0]))
         self.problems = problems
+        self.warnings = tuple(warnings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,47 +112,64 @@ class Cursor:
         """Note what is passed over."""
         self.findings.warnings.append(self._problem(message))
 
+    def pass_over(self) -> None:
+        """Make the last error a warning: what it is about has no effect."""
+        error = self.findings.errors.pop()
+        self.findings.warnings.append(replace(error, text=f"{error.text}: it is passed over"))
+
     def _problem(self, message: str) -> Problem:
         return Problem(self.file, self.node.line, self.node.column, f"{self.path} {message}")
 
     def hint(self, written: str, known: Iterable[str]) -> str:
-        """ "; did you mean ...?" with the known name closest to `written`, or nothing; only for the first errors."""
-        return suggestion(written, known) if len(self.findings.errors) < SUGGESTIONS_MAX else ""
+        """ "; did you mean ...?" with the known name closest to `written`, or nothing; only for the first problems."""
+        found = self.findings
+        return suggestion(written, known) if len(found.errors) + len(found.warnings) < SUGGESTIONS_MAX else ""
 
     def mistyped(self, expected: str) -> NoReturn:
         """Fail because the value is not of the `expected` type."""
         value = self.node.value
         self.fail(f"is {json_of(value)}; it must be {expected}")
 
-    def members(self, known: Collection[str], required: Iterable[str] = (), *, more: bool = False) -> dict[str, Cursor]:
-        """The members of an object under their proper names; null counts as absent.
+    def members(
+        self, known: Collection[str], required: Iterable[str] = (), *, inner: Collection[str] = ()
+    ) -> dict[str, Cursor]:
+        """The members of an object under their proper names; null and {} count as absent.
 
-        Unknown names are errors, and with `more` warnings.
+        Unknown names are warnings: Microsoft's emulator passes them over. Where one may be meant for a required name
+        that is missing, it is the error. `inner`: names of the member `Properties`, for those beside it by mistake.
         """
         members = self.node.value
         if not isinstance(members, dict):
             self.mistyped("an object")
         proper = {name.lower(): name for name in known}
+        deeper = {name.lower(): name for name in inner}
         found: dict[str, Cursor] = {}
-        misspelt: set[str] = set()
+        unknown: list[tuple[Cursor, str]] = []
+        seen: set[str] = set()
         for written, node in members.items():
             child = self.child(node, f".{written}")
             name = proper.get(written.lower())
-            if name is None and more:
-                child.warn("is not a property of the file: it is passed over")
-            elif name is None:
-                hint = self.hint(written, known)
-                child.note(f"is not a known property{hint}")
-                misspelt.add(hint)
-            elif name in found:
+            if name is None:
+                inside = deeper.get(written.lower())
+                hint = f"; did you mean Properties.{inside}?" if inside else self.hint(written, known)
+                unknown.append((child, hint))
+            elif name in seen:
                 child.note("is given twice")
-            elif node.value is not None:
-                found[name] = child
-        for name in required:
-            if name not in found and f"; did you mean {name}?" in misspelt:
-                raise ConfigFileError(self.findings.errors[-1])
-            if name not in found:
-                self.fail(f"has no {name}; it is required")
+            else:
+                seen.add(name)
+                if node.value is not None and node.value != {}:
+                    found[name] = child
+        missing = [name for name in required if name not in found]
+        meant = {f"; did you mean {name}?" for name in missing}
+        for child, hint in unknown:
+            if hint in meant:
+                child.note(f"is not a known property{hint}")
+            else:
+                child.warn(f"is not a known property: it is passed over{hint}")
+        if any(hint in meant for _, hint in unknown):
+            raise ConfigFileError(self.findings.errors[-1])
+        if missing:
+            self.fail(f"has no {missing[0]}; it is required")
         return found
 
     def entries(self) -> dict[str, Cursor]:
@@ -170,6 +203,8 @@ class Cursor:
 
     def integer(self) -> int:
         value = self.node.value
+        if isinstance(value, float) and value.is_integer() and abs(value) < EXACT_MAX:
+            return int(value)  # 3.0 is whole in JSON Schema
         if isinstance(value, bool) or not isinstance(value, int):
             self.mistyped("a whole number")
         return value
@@ -238,7 +273,9 @@ def json_of(value: object) -> str:
 def suggestion(written: str, known: Iterable[str]) -> str:
     """ "; did you mean ...?" with the known name closest to `written`, or nothing."""
     proper = {name.lower(): name for name in islice(known, COMPARED_MAX)}
-    close = difflib.get_close_matches(written.lower(), proper, n=1)
+    own = written.lower()
+    other = OTHER_NAMES.get(own, "").lower()
+    close = [other] if other in proper else difflib.get_close_matches(own, proper, n=1)
     return f"; did you mean {proper[close[0]]}?" if close else ""
 
 

@@ -15,7 +15,8 @@ from ..broker.model.descriptions import (
     SubscriptionDescription,
     TopicDescription,
 )
-from ..broker.model.properties import CORRELATION_NAMES, PROPERTIES_OF, Property, Value
+from ..broker.model.profiles import HOUR_MS, MINUTE_MS, SECOND_MS, Range
+from ..broker.model.properties import CORRELATION_NAMES, PROPERTIES, PROPERTIES_OF, Property, Value
 from .cursor import Cursor
 
 LOGGING_TYPES: Final = ("File", "Console", "File,Console", "Console,File")
@@ -35,6 +36,10 @@ READERS: Final[Mapping[Value, Callable[[Cursor], object]]] = {
 }
 
 
+ROWS: Final[Properties] = {row.name: row for row in PROPERTIES}
+"""All rows by their names."""
+
+
 def _named(kind: type[EntityDescription]) -> Properties:
     return {row.name: row for row in PROPERTIES_OF[kind]}
 
@@ -42,6 +47,13 @@ def _named(kind: type[EntityDescription]) -> Properties:
 QUEUE_PROPERTIES: Final = _named(QueueDescription)
 TOPIC_PROPERTIES: Final = _named(TopicDescription)
 SUBSCRIPTION_PROPERTIES: Final = _named(SubscriptionDescription)
+DOCUMENTED: Final = {
+    "default_ttl_ms": Range(5 * MINUTE_MS, HOUR_MS),
+    "duplicate_window_ms": Range(5 * SECOND_MS, 5 * MINUTE_MS),
+}
+"""The ranges in the descriptions of Microsoft's schema that programs in use leave: a public integration test has the
+original start with PT10S, so that they are warnings."""
+
 KEYS: Final = "AuthorizationRules"
 """Among the properties of a queue, a topic and the namespace: its shared keys."""
 CLIENT: Final = "ClientAffineProperties"

@@ -4,18 +4,20 @@ Knows what must hold for an entity and across entities, beyond the types in `pro
 forwarding targets, quotas. Does not know where the file is, or the running namespace. A `ConfigFileError` has every
 error with file, line, column, path, value and what is allowed; nothing is repaired silently.
 
-Property names are case-insensitive, as in the original; unknown ones are errors, because an ignored misspelling would
-be noticed much later. Beside `UserConfig` they are warnings: tools write names of their own there.
+What Microsoft's published schema allows is taken under every profile: names are case-insensitive, a
+property that it does not name is a warning, and values in its ranges pass where the tier has a narrower one. Of
+properties that only emubus has, a value of another tier is a warning, too, and has no effect; one that no tier has is
+an error, but under `ms-emulator`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from ..broker.address import strip_authority
 from ..broker.errors import BrokerError
@@ -39,10 +41,19 @@ from ..broker.model.descriptions import (
     entity_key,
     with_fields,
 )
-from ..broker.model.profiles import Limits, Profile, defaults_of, limits_for, size_mb_from_client
-from ..broker.model.properties import Value
+from ..broker.model.profiles import (
+    LIMITS,
+    Limits,
+    Profile,
+    defaults_of,
+    limits_for,
+    limits_of_file,
+    size_mb_from_client,
+)
+from ..broker.model.properties import SERVICE_NAMES, Value
 from ..broker.model.validation import (
     Violation,
+    duration_range,
     forwards_to_itself,
     queue_violations,
     rule_bytes,
@@ -52,26 +63,31 @@ from ..broker.model.validation import (
 )
 from ..broker.names import NamespaceName
 from ..broker.rules import FilterError, compile_filter
+from ..codec.durations import format_duration
 from .cursor import ConfigFileError, Cursor, Members, Problem, items_of, json_of, refuse_duplicates
 from .json_text import JsonTextError, parse_json
 from .properties import (
     CLIENT,
     CORRELATION_PROPERTIES,
+    DOCUMENTED,
     FILTER_TYPE_SPELLINGS,
     IDLE,
     KEYS,
     LOGGING_TYPES,
     QUEUE_PROPERTIES,
     READERS,
+    ROWS,
     SQL_PROPERTIES,
     SUBSCRIPTION_PROPERTIES,
     TOPIC_PROPERTIES,
     Properties,
 )
+from .text_file import NotTextError, text_of
 
 PROFILE, PORT = "Profile", "Port"
 PORT_MAX = 65_535
 _T = TypeVar("_T")
+_Entity = TypeVar("_Entity", QueueDescription, TopicDescription, SubscriptionDescription)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +105,34 @@ class FileConfig:
     """The namespaces besides the first."""
 
 
+_WHY: Final[Mapping[type[OSError], str]] = {
+    IsADirectoryError: "Is a directory; Docker makes one where the file of a bind mount is missing",
+    PermissionError: "Permission denied; the user of the server must be able to read it (chmod a+r)",
+}
+
+
 def read_config_file(path: Path, limits: Limits, *, takes_profile: bool = False) -> FileConfig:
     """Read and check a file against a profile's limits; ConfigFileError if it cannot be read or used."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        data = path.read_bytes()
     except OSError as error:
-        raise ConfigFileError(Problem(str(path), 0, 0, f"cannot be read: {error.strerror or error}")) from error
-    except UnicodeDecodeError as error:
-        raise ConfigFileError(Problem(str(path), 0, 0, f"is not UTF-8 text (byte {error.start})")) from error
-    return parse_config(text, limits, file=str(path), takes_profile=takes_profile)
+        why = _WHY.get(type(error), error.strerror or str(error))
+        if isinstance(error, FileNotFoundError) and path.is_symlink():
+            why = f"it is a link to {path.readlink()}, which is not there"
+        raise ConfigFileError(Problem(str(path), 0, 0, f"cannot be read: {why}")) from error
+    return parse_config_bytes(data, limits, str(path), takes_profile=takes_profile)
+
+
+def parse_config_bytes(
+    data: bytes, limits: Limits, file: str = "Config.json", *, takes_profile: bool = False
+) -> FileConfig:
+    """As `read_config_file`, for the bytes of a file; `file` is its name in errors."""
+    try:
+        text, doubt = text_of(data)
+    except NotTextError as error:
+        raise ConfigFileError(Problem(file, 0, 0, str(error))) from error
+    found = parse_config(text, limits, file, takes_profile=takes_profile)
+    return found if doubt is None else replace(found, warnings=(Problem(file, 0, 0, doubt), *found.warnings))
 
 
 def parse_config(text: str, limits: Limits, file: str = "Config.json", *, takes_profile: bool = False) -> FileConfig:
@@ -107,7 +142,7 @@ def parse_config(text: str, limits: Limits, file: str = "Config.json", *, takes_
     file `takes_profile`, because it is nowhere else.
     """
     try:
-        root = parse_json(text)
+        root = parse_json(text.removeprefix("\ufeff"))
     except JsonTextError as error:
         raise ConfigFileError(NotJson(file, error.line, error.column, f"is not JSON: {error}")) from error
     cursor = Cursor(root, "$", file)
@@ -115,9 +150,9 @@ def parse_config(text: str, limits: Limits, file: str = "Config.json", *, takes_
     try:
         found = _Reader(limits, takes_profile).root(cursor)
     except ConfigFileError:
-        raise ConfigFileError(*errors) from None
+        raise ConfigFileError(*errors, warnings=cursor.findings.warnings) from None
     if errors:
-        raise ConfigFileError(*errors)
+        raise ConfigFileError(*errors, warnings=cursor.findings.warnings)
     return replace(found, warnings=tuple(cursor.findings.warnings))
 
 
@@ -144,7 +179,7 @@ class _Reader:
     """Whether all entities of the namespace could be read."""
 
     def root(self, cursor: Cursor) -> FileConfig:
-        root = cursor.members(("UserConfig", "$schema"), required=["UserConfig"], more=True)
+        root = cursor.members(("UserConfig", "$schema"), required=["UserConfig"])
         user = root["UserConfig"].members(("Namespaces", "Logging"), required=["Namespaces"])
         if "Logging" in user:
             logging = user["Logging"].members(["Type"])
@@ -174,6 +209,7 @@ class _Reader:
             profile = Profile(members[PROFILE].choice(*Profile))
             if self.takes_profile and profile is not self.limits.profile:
                 self.limits = limits_for(profile)
+        tier, self.limits = self.limits, limits_of_file(self.limits)
         own_port = None
         if PORT in members:
             if is_first:
@@ -181,9 +217,12 @@ class _Reader:
             own_port = members[PORT].integer()
             if not 0 <= own_port <= PORT_MAX:
                 members[PORT].note(f"is {own_port}; allowed is 0 (a free one) to {PORT_MAX}")
-        if not _NAMESPACE_NAME.fullmatch(name):
-            members["Name"].note(
-                f"is {json_of(name)}; allowed is 1 to 50 letters, digits and -, beginning with a letter"
+        if not name.isprintable() or not name:
+            members["Name"].note(f"is {json_of(name)}; allowed is any text without control characters")
+        elif not _NAMESPACE_NAME.fullmatch(name):
+            members["Name"].warn(
+                f"is {json_of(name)}; Service Bus allows 1 to 50 letters, digits and -, beginning with a letter: "
+                "it is taken, though no host has that name"
             )
         self.keys += [each.shared_key(None) for each in self.authorization_rules(members)]
         queue_cursors = items_of(members, "Queues")
@@ -203,29 +242,34 @@ class _Reader:
         self.at_most(cursor, partitioned, self.limits.partitioned_entities_max, "partitioned entities")
         # else a target may be one that can't be read
         self.is_whole = len(entities) == len(queue_cursors) + len(topic_cursors)
-        return FileConfig(topology, tuple(self.keys), limits=self.limits, port=own_port)
+        return FileConfig(topology, tuple(self.keys), limits=tier, port=own_port)
 
     def queue(self, cursor: Cursor) -> QueueDescription:
-        members = cursor.members(("Name", "Properties"), required=["Name"])
+        members = cursor.members(("Name", "Properties"), required=["Name"], inner=(*QUEUE_PROPERTIES, KEYS))
         name = members["Name"].text()
         properties = self.properties(members, QUEUE_PROPERTIES, KEYS)
         queue = QueueDescription(name, **defaults_of(QueueDescription, self.limits))
         queue = with_fields(queue, self.values(properties, QUEUE_PROPERTIES))
         keys = self.authorization_rules(properties)
         queue = replace(queue, max_size_mb=self.size_mb(queue), authorization_rules=keys)
+        places = {**members, **properties}
+        queue = self.judged(queue, queue_violations, places)
         violations = queue_violations(queue, self.limits) + forwards_to_itself(queue, name)
-        _refuse(violations, cursor, {**members, **properties}, self.limits)
+        _refuse(violations, cursor, places, self.limits)
         return queue
 
     def topic(self, cursor: Cursor) -> tuple[TopicDescription, list[SubscriptionDescription]]:
-        members = cursor.members(("Name", "Properties", "Subscriptions"), required=["Name"])
+        known = ("Name", "Properties", "Subscriptions")
+        members = cursor.members(known, required=["Name"], inner=(*TOPIC_PROPERTIES, KEYS))
         name = members["Name"].text()
         properties = self.properties(members, TOPIC_PROPERTIES, KEYS)
         topic = TopicDescription(name, **defaults_of(TopicDescription, self.limits))
         topic = with_fields(topic, self.values(properties, TOPIC_PROPERTIES))
         keys = self.authorization_rules(properties)
         topic = replace(topic, max_size_mb=self.size_mb(topic), authorization_rules=keys)
-        _refuse(topic_violations(topic, self.limits), cursor, {**members, **properties}, self.limits)
+        places = {**members, **properties}
+        topic = self.judged(topic, topic_violations, places)
+        _refuse(topic_violations(topic, self.limits), cursor, places, self.limits)
         cursors = items_of(members, "Subscriptions")
         found = self.each(cursors, lambda each: self.subscription(each, name))
         subscriptions = list(found.values())
@@ -241,7 +285,8 @@ class _Reader:
         return topic, subscriptions
 
     def subscription(self, cursor: Cursor, topic_name: str) -> SubscriptionDescription:
-        members = cursor.members(("Name", "Properties", "Rules"), required=["Name"])
+        known = ("Name", "Properties", "Rules")
+        members = cursor.members(known, required=["Name"], inner=(*SUBSCRIPTION_PROPERTIES, CLIENT))
         properties = self.properties(members, SUBSCRIPTION_PROPERTIES, CLIENT)
         given = self.values(properties, SUBSCRIPTION_PROPERTIES)
         defaults = defaults_of(SubscriptionDescription, self.limits)
@@ -257,21 +302,24 @@ class _Reader:
         if CLIENT in properties:
             with suppress(ConfigFileError):  # it is noted
                 subscription = replace(subscription, jms=properties[CLIENT].jms_subscription())
+        places = {**members, **properties}
+        subscription = self.judged(subscription, subscription_violations, places)
         violations = subscription_violations(subscription, self.limits)
         violations += forwards_to_itself(subscription, subscription.path)
-        _refuse(violations, cursor, {**members, **properties}, self.limits)
+        _refuse(violations, cursor, places, self.limits)
         return subscription
 
     def rule(self, cursor: Cursor) -> RuleDescription:
-        members = cursor.members(("Name", "Properties"), required=["Name", "Properties"])
         known = ("FilterType", "CorrelationFilter", "SqlFilter", "SelectorFilter", "Action")
+        members = cursor.members(("Name", "Properties"), required=["Name", "Properties"], inner=known)
         properties = members["Properties"].members(known, required=["FilterType"])
         places = {**members, **properties}
         action, parameters = None, dict[str, PropertyValue]()
         if "Action" in properties:
-            parts = properties["Action"].members(SQL_PROPERTIES, required=["SqlExpression"])
-            places["Action"] = parts["SqlExpression"]
-            action, parameters = parts["SqlExpression"].optional_text(), _values_in(parts, "Parameters")
+            parts = properties["Action"].members(SQL_PROPERTIES)
+            places["Action"] = parts.get("SqlExpression", properties["Action"])
+            action = parts["SqlExpression"].optional_text() if "SqlExpression" in parts else None
+            parameters = {} if action is None else _values_in(parts, "Parameters")
         own_filter = self.filter(members["Properties"], places)
         rule = RuleDescription(members["Name"].text(), own_filter, action, action_parameters=parameters)
         _refuse(rule_violations(rule, self.limits), cursor, places, self.limits)
@@ -295,22 +343,24 @@ class _Reader:
             return TrueFilter() if kind == "True" else FalseFilter()
         name = f"{kind}Filter"
         if name not in places:
-            cursor.warn(f"has no {name}, though FilterType is {kind}: the rule matches every message")
-            return TrueFilter()
+            return _all(cursor, f"has no {name}, though FilterType is {kind}")
         if kind == "Selector":
             parts = places[name].members(("Selector",), required=["Selector"])
             places["SqlExpression"] = parts["Selector"]
             self.needs_jms(parts["Selector"])
             return SelectorFilter(parts["Selector"].text())
         if kind == "Sql":
-            parts = places[name].members(SQL_PROPERTIES, required=["SqlExpression"])
+            parts = places[name].members(SQL_PROPERTIES)
+            if "SqlExpression" not in parts or parts["SqlExpression"].optional_text() is None:
+                return _all(places[name], "has no SqlExpression")
             places["SqlExpression"] = parts["SqlExpression"]
             return SqlFilter(parts["SqlExpression"].text(), _values_in(parts, "Parameters"))
         parts = places[name].members((*CORRELATION_PROPERTIES, "Properties", *IDLE))
         values = {
             CORRELATION_PROPERTIES[each]: part.text() for each, part in parts.items() if each in CORRELATION_PROPERTIES
         }
-        return CorrelationFilter(**values, properties=_values_in(parts, "Properties"))
+        found = CorrelationFilter(**values, properties=_values_in(parts, "Properties"))
+        return _all(places[name], "has no property to compare") if found.is_empty else found
 
     # ------------------------------------------------------------ parts of entities
 
@@ -324,8 +374,11 @@ class _Reader:
         for name, cursor in properties.items():
             if name in known:
                 row = known[name]
-                with suppress(ConfigFileError):  # it is noted
+                try:
                     values[row.field] = READERS[row.value](cursor)
+                except ConfigFileError:  # it is noted
+                    if self.limits.profile is Profile.MS_EMULATOR and not row.is_microsofts:
+                        cursor.pass_over()
                 if row.value is Value.TARGET and values.get(row.field) is not None:
                     self.forwards.append(cursor)
         return values
@@ -337,6 +390,32 @@ class _Reader:
             with suppress(ConfigFileError):
                 found[cursor] = read(cursor)
         return found
+
+    def judged(self, entity: _Entity, judge: Callable[[_Entity, Limits], list[Violation]], places: Members) -> _Entity:
+        """The entity without values of another tier, where Microsoft's schema does not name their properties.
+
+        Its emulator passes them over, and projects that use it have them. Under `ms-emulator`, what leaves the ranges
+        in the words of the schema is taken with a warning.
+        """
+        is_original = self.limits.profile is Profile.MS_EMULATOR
+        given = {each.name: each.default for each in fields(entity) if each.default is not MISSING}
+        given |= defaults_of(type(entity), self.limits)
+        as_written = entity
+        for violation in judge(entity, self.limits):
+            row, name = ROWS.get(violation.property), violation.property
+            if row is None or row.is_microsofts or name not in places:
+                continue
+            if not is_original and all(name in _refused(judge(as_written, each)) for each in LIMITS.values()):
+                continue  # no tier has such a value: a mistake
+            problem = f"is {violation.value}; allowed is {violation.allowed} (profile {self.limits.profile})"
+            places[name].warn(f"{problem}: it is passed over")
+            entity = with_fields(entity, {row.field: given[row.field]})
+        for field_name, allowed in DOCUMENTED.items() if is_original else ():
+            name, value = SERVICE_NAMES[field_name], getattr(entity, field_name, None)
+            if name in places and value not in allowed:
+                text = f"is {format_duration(value)}; Microsoft's schema names {duration_range(allowed)}"
+                places[name].warn(f"{text}: it is taken")
+        return entity
 
     def size_mb(self, entity: QueueDescription | TopicDescription) -> int:
         return size_mb_from_client(entity.max_size_mb, entity.enable_partitioning, self.limits)
@@ -393,7 +472,18 @@ def _refuse_no_host(cursor: Cursor, name: str) -> None:
     try:
         NamespaceName(name)
     except BrokerError as error:
-        cursor.members(("Name",), more=True)["Name"].note(error.description)
+        (place,) = (each for member, each in cursor.entries().items() if member.lower() == "name")
+        place.note(error.description)
+
+
+def _refused(violations: Iterable[Violation]) -> set[str]:
+    return {each.property for each in violations}
+
+
+def _all(cursor: Cursor, why: str) -> TrueFilter:
+    """The filter of a rule that says nothing to compare."""
+    cursor.warn(f"{why}: the rule matches every message")
+    return TrueFilter()
 
 
 def _values_in(members: Members, name: str) -> dict[str, PropertyValue]:

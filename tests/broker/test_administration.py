@@ -445,3 +445,16 @@ async def test_the_bytes_of_a_topics_rules_are_counted_over_its_subscriptions_an
     admin.delete("t/Subscriptions/two")
     admin.add_rule("t/Subscriptions/one", rule("r3"))
     admin.add_rule("t/Subscriptions/one", rule("r4"))
+
+
+async def test_an_update_keeps_what_a_file_has_given_and_refuses_it_anew(clock: Clock) -> None:
+    """Clients send all properties back to change one."""
+    broker = broker_within(LIMITS[Profile.STANDARD], clock)
+    given = QueueDescription("q", duplicate_window_ms=5_000)
+    with pytest.raises(BrokerError):
+        broker.administration.create(given)
+    broker.administration.create(given, of_file=True)
+    broker.administration.update(replace(given, user_metadata="mine"))
+    with pytest.raises(BrokerError):
+        broker.administration.update(replace(given, duplicate_window_ms=6_000))
+    broker.administration.update(replace(given, duplicate_window_ms=20_000))

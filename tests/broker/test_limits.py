@@ -176,7 +176,7 @@ def test_every_violation_is_reported_not_only_the_first() -> None:
 def test_microsofts_emulator_allows_no_unlimited_time_to_live() -> None:
     queue = replace(_default_queue(Profile.MS_EMULATOR), default_ttl_ms=None)
     assert queue_violations(queue, MS_EMULATOR) == [
-        Violation("DefaultMessageTimeToLive", UNLIMITED_TEXT, "PT5M to PT1H")
+        Violation("DefaultMessageTimeToLive", UNLIMITED_TEXT, "PT1S to P3650D")
     ]
 
 

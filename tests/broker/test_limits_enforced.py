@@ -30,6 +30,7 @@ from emubus.broker.model.descriptions import (
     Topology,
 )
 from emubus.broker.model.profiles import LIMITS, Limits, Profile, Range
+from emubus.broker.model.validation import queue_violations
 from emubus.config_file.cursor import ConfigFileError
 from emubus.config_file.reading import parse_config
 from emubus.config_file.writing import config_json
@@ -49,7 +50,10 @@ NOT_LIMITS = {
     "jms",
     "shared_sessions",
 }
-ELSEWHERE = {"connections_max": "tests/amqp/test_server.py"}
+ELSEWHERE = {
+    "connections_max": "tests/amqp/test_server.py",
+    "file_duplicate_window_ms": "tests/emubus/test_config_schema.py",
+}
 RULE = RuleDescription("r", SqlFilter("a = 1"), "SET a = 1; SET b = 2")
 BY_PROPERTY = CorrelationFilter(properties={"name": "value"})
 KEY = AuthorizationRule("name", (Right.LISTEN,), "primary")
@@ -108,7 +112,10 @@ CASES: dict[str, tuple[dict[str, Any], Work]] = {
     "lock_duration_ms": ({"lock_duration_ms": NARROW}, creating(QUEUE)),
     "max_delivery_count": ({"max_delivery_count": NARROW}, creating(QUEUE)),
     "ttl_ms": ({"ttl_ms": NARROW}, creating(QUEUE)),
-    "duplicate_window_ms": ({"duplicate_window_ms": NARROW}, creating(QUEUE)),
+    "duplicate_window_ms": (
+        {"duplicate_window_ms": NARROW, "file_duplicate_window_ms": NARROW},
+        creating(QUEUE),
+    ),
     "auto_delete_on_idle_ms": ({"auto_delete_on_idle_ms": NARROW}, creating(QUEUE)),
     "user_metadata_length_max": ({"user_metadata_length_max": 1}, creating(QUEUE)),
     "entities_max": ({"entities_max": 0}, creating(QUEUE)),
@@ -151,6 +158,8 @@ OF_MESSAGES = {
     "key_length_max",
     "messages_per_transaction_max",
 }
+PASSED_OVER = {"message_bytes_settable", "auto_delete_on_idle_ms", "user_metadata_length_max"}
+"""Limits of properties that Microsoft's schema of Config.json does not name: a file with such a value starts there."""
 COUNTED = {"receives_per_entity_max", "messages_per_delete_max", "messages_per_range_delete_max", "forward_hops_max"}
 
 
@@ -187,8 +196,14 @@ async def test_what_an_administration_client_may_not_create_a_configuration_file
     await work(broker)
     text = json.dumps(config_json("ns", [entity.description for entity in broker.namespace.entities()]))
     parse_config(text, broker.limits)
+    limits = replace(LIMITS[Profile.STANDARD], **changes)
+    if name in PASSED_OVER:
+        (queue,) = parse_config(text, limits).topology.queues
+        assert [each.text for each in parse_config(text, limits).warnings if "passed over" in each.text]
+        assert queue_violations(queue, limits) == []
+        return
     with pytest.raises(ConfigFileError):
-        parse_config(text, replace(LIMITS[Profile.STANDARD], **changes))
+        parse_config(text, limits)
 
 
 async def test_more_receivers_than_may_wait_are_detached_as_busy_and_others_go_on() -> None:

@@ -86,17 +86,19 @@ def test_every_error_of_a_file_is_printed_with_line_and_column(offline: CommandL
     assert (ended.code, ended.out) == (2, "")
     at = "$.UserConfig.Namespaces[0].Queues"
     assert ended.err.splitlines() == [
-        f"{path}:3:68: {at}[0].Properties.Colour is not a known property",
         f"{path}:3:50: {at}[0].Properties.LockDuration is PT1H; allowed is PT5S to PT5M (profile standard)",
         f'{path}:4:54: {at}[1].Properties.MaxDeliveryCount is "x"; it must be a whole number',
         f'{path}:5:5: {at}[2] is named "a"; line 3 has another queue or topic of that name '
         "(upper and lower case are the same)",
+        f"{path}:7:11: $.More is not a known property: it is passed over (warning)",
+        f"{path}:3:68: {at}[0].Properties.Colour is not a known property: it is passed over (warning)",
     ]
     found = offline("config", "check", str(path), "--json")
     assert found.code == 2
-    assert [(each["line"], each["column"]) for each in found.json["errors"]] == [(3, 68), (3, 50), (4, 54), (5, 5)]
+    assert [(each["line"], each["column"]) for each in found.json["errors"]] == [(3, 50), (4, 54), (5, 5)]
+    assert [(each["line"], each["column"]) for each in found.json["warnings"]] == [(7, 11), (3, 68)]
     refused = offline("serve", "--config", str(path))
-    assert (refused.code, len(refused.err.splitlines())) == (2, 4)
+    assert (refused.code, len(refused.err.splitlines())) == (2, 3)
 
 
 def test_a_file_without_errors_is_summed_up(offline: CommandLine, tmp_path: Path) -> None:
@@ -105,7 +107,7 @@ def test_a_file_without_errors_is_summed_up(offline: CommandLine, tmp_path: Path
     path.write_text('{"UserConfig": {"Namespaces": [{"Name": "ns"}]},\n "More": 1}')
     ended = offline("config", "check", str(path))
     assert (ended.code, ended.out) == (0, f"{path}: 0 queues, 0 topics, 0 subscriptions\n")
-    assert ended.err == f"{path}:2:10: $.More is not a property of the file: it is passed over (warning)\n"
+    assert ended.err == f"{path}:2:10: $.More is not a known property: it is passed over (warning)\n"
     assert offline("config", "check", str(tmp_path / "none")).code == 2
     assert offline("config", "check", str(SAMPLE), "--profile", "premum").code == 2
 

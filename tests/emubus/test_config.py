@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,7 @@ def test_every_option_can_be_set_by_argument_and_by_environment_with_the_same_re
         topology=Topology("ns", queues=(QueueDescription("q", enable_partitioning=True),)),
         limits=limits_for(Profile.PREMIUM, 4),
         config_file=tmp_path / "c.json",
+        entities_from=str(tmp_path / "c.json"),
         data_dir=Path("/d"),
         fresh=True,
         durability=Durability.PROCESS,
@@ -214,6 +216,78 @@ def test_a_file_mounted_where_microsofts_emulator_has_it_is_used_unless_another_
     assert load_config({}, environment).topology.queues == (QueueDescription("other"),)
 
 
+MOUNTS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a folder in place of the file": (lambda folder: (folder / "Config.json").mkdir(), "Is a directory"),
+    "a link to nothing": (lambda folder: (folder / "Config.json").symlink_to("gone"), "a link to gone, which is not"),
+    "the file in other case": (
+        lambda folder: (folder / "config.json").write_text("{}"),
+        "has no Config.json, but config.json: rename config.json to Config.json",
+    ),
+    "the file under another name": (
+        lambda folder: (folder / "bus.json").write_text("{}"),
+        "has no Config.json, but bus.json: name the file Config.json",
+    ),
+    "a folder of folders": (lambda folder: (folder / "more").mkdir(), "has no Config.json, but more"),
+    "an empty file": (lambda folder: (folder / "Config.json").touch(), "is not JSON"),
+}
+
+
+@pytest.mark.parametrize(("make", "said"), MOUNTS.values(), ids=MOUNTS)
+def test_a_mounted_configuration_that_can_not_be_used_stops_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], object], said: str
+) -> None:
+    monkeypatch.setattr(config_module, "MOUNTED_CONFIG_FILE", tmp_path / "Config.json")
+    make(tmp_path)
+    with pytest.raises(ConfigError) as raised:
+        load_config({}, {})
+    assert str(raised.value).startswith(str(tmp_path))
+    assert said in str(raised.value)
+
+
+def test_a_mounted_folder_that_is_a_link_to_nothing_or_a_file_stops_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "ConfigFiles"
+    monkeypatch.setattr(config_module, "MOUNTED_CONFIG_FILE", folder / "Config.json")
+    folder.symlink_to("gone")
+    with pytest.raises(ConfigError, match=f"{folder} is a link to nothing"):
+        load_config({}, {})
+    folder.unlink()
+    folder.write_text("{}")
+    with pytest.raises(ConfigError, match=f"{folder} can't be read: Not a directory"):
+        load_config({}, {})
+
+
+def test_the_source_of_the_entities_is_named_and_a_mounted_file_beside_it_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounted, other = tmp_path / "ConfigFiles" / "Config.json", tmp_path / "other.json"
+    monkeypatch.setattr(config_module, "MOUNTED_CONFIG_FILE", mounted)
+    assert load_config({}, {}).entities_from is None
+    mounted.parent.mkdir()
+    assert load_config({}, {}).entities_from == f"none: {mounted.parent} is empty"
+    text = write(mounted, "mounted")
+    assert (load_config({}, {}).entities_from, load_config({}, {}).warnings) == (text, ())
+    assert load_config({"config": text}, {}).warnings == ()
+    inline = '{"UserConfig": {"Namespaces": [{"Name": "ns"}]}}'
+    for arguments, environment, source in (
+        ({"queues": "a"}, {}, "--queues"),
+        ({}, {"EMUBUS_CONFIG_JSON": inline}, "EMUBUS_CONFIG_JSON"),
+        ({"config": write(other, "other")}, {}, str(other)),
+    ):
+        found = load_config(arguments, environment)
+        assert (found.entities_from, found.config_file) == (source, other if source == str(other) else None)
+        assert found.warnings == (f"{mounted} is not used: the entities are from {source}",)
+
+
+def test_of_many_warnings_the_first_are_shown() -> None:
+    more = ", ".join(f'"x{number}": 1' for number in range(60))
+    text = f'{{"UserConfig": {{"Namespaces": [{{"Name": "ns", {more}}}]}}}}'
+    warnings = load_config({}, {"EMUBUS_CONFIG_JSON": text}).warnings
+    assert len(warnings) == config_module.WARNINGS_SHOWN + 1
+    assert warnings[-1] == "EMUBUS_CONFIG_JSON has 10 more warnings: emubus config check prints all"
+
+
 def test_the_root_key_is_that_of_the_setting_else_of_the_file_else_microsofts(tmp_path: Path) -> None:
     rule = '{"KeyName": "RootManageSharedAccessKey", "Rights": ["Manage"], "PrimaryKey": "of-file"}'
     with_root = write(tmp_path / "root.json", "q", f', "AuthorizationRules": [{rule}]')
@@ -290,5 +364,5 @@ def test_what_is_wrong_with_them_is_reported(
 
 def test_a_property_beside_the_configuration_is_passed_over_with_a_note() -> None:
     text = '{"UserConfig": {"Namespaces": [{"Name": "ns"}]},\n"Comment": "mine"}'
-    (note,) = load_config({}, {"EMUBUS_CONFIG_JSON": text}).notes
-    assert note == "EMUBUS_CONFIG_JSON:2: $.Comment is not a property of the file: it is passed over"
+    (warning,) = load_config({}, {"EMUBUS_CONFIG_JSON": text}).warnings
+    assert warning == "EMUBUS_CONFIG_JSON:2: $.Comment is not a known property: it is passed over"

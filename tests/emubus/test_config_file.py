@@ -336,6 +336,116 @@ def test_manage_brings_the_other_rights_with_it() -> None:
     assert topic.authorization_rules == (AuthorizationRule("k", (Right.SEND, Right.LISTEN, Right.MANAGE), "1"),)
 
 
+# ---------------------------------------------------------------- what has no effect
+
+
+QUEUE_AT = "$.UserConfig.Namespaces[0].Queues[0]"
+RULE_AT = "$.UserConfig.Namespaces[0].Topics[0].Subscriptions[0].Rules[0].Properties"
+UNKNOWN = "is not a known property: it is passed over"
+CASES_OF_WARNINGS = {
+    "misspelt": (
+        queue_config(MaxDeliveryCnt=1),
+        f"{QUEUE_AT}.Properties.MaxDeliveryCnt {UNKNOWN}; did you mean MaxDeliveryCount?",
+    ),
+    "unlike any": (queue_config(Colour=1), f"{QUEUE_AT}.Properties.Colour {UNKNOWN}"),
+    "beside Properties": (
+        config({"Queues": [{"Name": "q", "LockDuration": "PT30S"}]}),
+        f"{QUEUE_AT}.LockDuration {UNKNOWN}; did you mean Properties.LockDuration?",
+    ),
+    "the SDKs' name": (
+        rule_config(FilterType="Correlation", CorrelationFilter={"Subject": "a", "To": "b"}),
+        f"{RULE_AT}.CorrelationFilter.Subject {UNKNOWN}; did you mean Label?",
+    ),
+    "azurerm's name": (
+        queue_config(EnableDeadLetteringOnMessageExpiration=True),
+        f"{QUEUE_AT}.Properties.EnableDeadLetteringOnMessageExpiration {UNKNOWN}; "
+        "did you mean DeadLetteringOnMessageExpiration?",
+    ),
+    "the other emulator's name": (
+        '{"UserConfig": {"Namespaces": [{"Name": "ns"}], "LoggingConfig": {"Type": "File"}}}',
+        f"$.UserConfig.LoggingConfig {UNKNOWN}; did you mean Logging?",
+    ),
+    "another tier's value": (
+        queue_config(MaxMessageSizeInKilobytes=1024),
+        f"{QUEUE_AT}.Properties.MaxMessageSizeInKilobytes is 1024; allowed is 256 (fixed) (profile standard): "
+        "it is passed over",
+    ),
+    "a filter without a property": (
+        rule_config(FilterType="Correlation", CorrelationFilter={"Properties": {}}),
+        f"{RULE_AT}.CorrelationFilter has no property to compare: the rule matches every message",
+    ),
+    "an empty filter": (
+        rule_config(FilterType="Sql", SqlFilter={}),
+        f"{RULE_AT} has no SqlFilter, though FilterType is Sql: the rule matches every message",
+    ),
+    "a namespace that no host has": (
+        config({"Name": "shop.eu"}),
+        '$.UserConfig.Namespaces[0].Name is "shop.eu"; Service Bus allows 1 to 50 letters, digits and -, beginning '
+        "with a letter: it is taken, though no host has that name",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), CASES_OF_WARNINGS.values(), ids=CASES_OF_WARNINGS)
+def test_what_has_no_effect_is_a_warning_with_its_place(text: str, expected: str) -> None:
+    assert expected in [each.text for each in parse_config(text, STANDARD).warnings]
+
+
+def test_a_value_of_another_tier_leaves_the_default_and_one_of_no_tier_is_refused() -> None:
+    assert the_queue(queue_config(MaxMessageSizeInKilobytes=1024)).max_message_bytes is None
+    assert the_queue(queue_config(EnablePartitioning=True), Profile.PREMIUM).enable_partitioning is False
+    assert "MaxSizeInMegabytes is -1" in complaint(queue_config(MaxSizeInMegabytes=-1))
+
+
+def test_microsofts_emulator_passes_over_what_only_emubus_has() -> None:
+    text = queue_config(Status="Actve", MaxSizeInMegabytes=-1, LockDuration="PT30S")
+    queue = the_queue(text, Profile.MS_EMULATOR)
+    assert (queue.status, queue.max_size_mb, queue.lock_duration_ms) == (EntityStatus.ACTIVE, 100, 30_000)
+    said = [each.text for each in parse_config(text, LIMITS[Profile.MS_EMULATOR]).warnings]
+    assert len(said) == 2
+    assert all(each.endswith("it is passed over") for each in said)
+
+
+@pytest.mark.parametrize("ttl", ["PT10S", "PT8H"])
+def test_microsofts_emulator_takes_a_time_to_live_beyond_its_documentation_with_a_warning(ttl: str) -> None:
+    (warning,) = parse_config(queue_config(DefaultMessageTimeToLive=ttl), LIMITS[Profile.MS_EMULATOR]).warnings
+    assert warning.text.endswith(f"is {ttl}; Microsoft's schema names PT5M to PT1H: it is taken")
+
+
+@pytest.mark.parametrize("nothing", [None, {}])
+def test_null_and_an_empty_object_are_as_if_left_out(nothing: object) -> None:
+    assert the_queue(queue_config(LockDuration=nothing, Status=nothing)) == QueueDescription("q")
+    rule = the_rule(rule_config(FilterType="Sql", SqlFilter={"SqlExpression": "a=1"}, Action=nothing))
+    assert rule == RuleDescription("r", SqlFilter("a=1"))
+    assert parse_config(config({"Queues": nothing, "Topics": nothing}), STANDARD) == FileConfig(Topology("ns"))
+
+
+@pytest.mark.parametrize(
+    ("mark", "encoding"),
+    [
+        (b"", "utf-8"),
+        (b"\xef\xbb\xbf", "utf-8"),
+        (b"\xff\xfe", "utf-16-le"),
+        (b"\xfe\xff", "utf-16-be"),
+        (b"\xff\xfe\0\0", "utf-32-le"),
+        (b"\0\0\xfe\xff", "utf-32-be"),
+        (b"", "utf-16-le"),
+        (b"", "utf-16-be"),
+        (b"", "cp1252"),
+    ],
+)
+def test_a_file_is_read_in_any_encoding_that_editors_write(tmp_path: Path, mark: bytes, encoding: str) -> None:
+    path = tmp_path / "Config.json"
+    path.write_bytes(
+        mark + queue_config(UserMetadata="größe").replace("\\u00f6", "ö").replace("\\u00df", "ß").encode(encoding)
+    )
+    found = read_config_file(path, STANDARD)
+    assert found.topology.queues[0].user_metadata == "größe"
+    at = path.read_bytes().find(0xF6)
+    doubt = f"{path}: is not UTF-8 (line 1, byte {at}): it is read as Windows-1252; save it as UTF-8"
+    assert [str(each) for each in found.warnings] == ([doubt] if encoding == "cp1252" else [])
+
+
 # ---------------------------------------------------------------- complaints
 
 
@@ -357,11 +467,6 @@ def test_a_complaint_names_file_line_path_value_and_what_is_allowed() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (
-            queue_config(MaxDeliveryCnt=1),
-            f"{QUEUE_SET}.MaxDeliveryCnt is not a known property; did you mean MaxDeliveryCount?",
-        ),
-        (queue_config(Colour=1), f"{QUEUE_SET}.Colour is not a known property"),
         (queue_config(MaxDeliveryCount="3"), f'{QUEUE_SET}.MaxDeliveryCount is "3"; it must be a whole number'),
         (queue_config(MaxDeliveryCount=True), f"{QUEUE_SET}.MaxDeliveryCount is true; it must be a whole number"),
         (queue_config(MaxDeliveryCount=1.5), f"{QUEUE_SET}.MaxDeliveryCount is 1.5; it must be a whole number"),
@@ -390,7 +495,7 @@ def test_a_complaint_names_file_line_path_value_and_what_is_allowed() -> None:
         ),
         (config({"Queues": [{}]}), f"{QUEUE_PATH} has no Name; it is required"),
         (config({"Queues": ["q"]}), f'{QUEUE_PATH} is "q"; it must be an object'),
-        (config({"Queues": {}}), "$.UserConfig.Namespaces[0].Queues is an object; it must be an array"),
+        (config({"Queues": {"a": 1}}), "$.UserConfig.Namespaces[0].Queues is an object; it must be an array"),
         (
             config({"Queues": [{"Name": "a"}, {"Name": "A"}]}),
             '$.UserConfig.Namespaces[0].Queues[1] is named "A"; line 1 has another queue or topic of that name '
@@ -403,20 +508,19 @@ def test_a_complaint_names_file_line_path_value_and_what_is_allowed() -> None:
         ),
         (config({"Queues": [{"Name": "a", "name": "b"}]}), f"{QUEUE_PATH}.name is given twice"),
         (
-            config({"Name": "-"}),
-            '$.UserConfig.Namespaces[0].Name is "-"; allowed is 1 to 50 letters, digits and -, beginning with a letter',
+            config({"Name": "a\nb"}),
+            '$.UserConfig.Namespaces[0].Name is "a\\nb"; allowed is any text without control characters',
         ),
-        ('{"UserConfig": {}}', "$.UserConfig has no Namespaces; it is required"),
+        ('{"UserConfig": {"Logging": {}}}', "$.UserConfig has no Namespaces; it is required"),
+        ('{"UserConfig": {}}', "$ has no UserConfig; it is required"),
         ("{}", "$ has no UserConfig; it is required"),
         (
             '{"UserConfig": {"Namespaces": [{"Name": "a"}], "Logging": {"Type": "Disk"}}}',
             '$.UserConfig.Logging.Type is "Disk"; allowed is File, Console, File,Console, Console,File',
         ),
-        (rule_config(), f"{RULE_SET} has no FilterType; it is required"),
-        (
-            rule_config(FilterType="Correlation", CorrelationFilter={}),
-            f"{RULE_SET}.CorrelationFilter is empty; allowed is at least one property to compare {STANDARD_ONLY}",
-        ),
+        (rule_config(), f"{RULE_SET.removesuffix('.Properties')} has no Properties; it is required"),
+        (rule_config(Action={}), f"{RULE_SET} has no FilterType; it is required"),
+        (config({"Queues": [{"Nane": "q"}]}), f"{QUEUE_PATH}.Nane is not a known property; did you mean Name?"),
         (
             rule_config(FilterType="Sql", SqlFilter={"SqlExpression": "x" * 1025}),
             f"{RULE_SET}.SqlFilter.SqlExpression is 1025 characters long; "
@@ -518,10 +622,14 @@ def test_a_file_that_cannot_be_read_is_reported_so(tmp_path: Path) -> None:
         read_config_file(tmp_path / "none.json", STANDARD)
     with pytest.raises(ConfigFileError, match="cannot be read: Is a directory"):
         read_config_file(tmp_path, STANDARD)
-    path = tmp_path / "latin.json"
-    path.write_bytes(b'{"\xff": 1}')
-    with pytest.raises(ConfigFileError, match=r"is not UTF-8 text \(byte 2\)"):
-        read_config_file(path, STANDARD)
+    link = tmp_path / "link.json"
+    link.symlink_to("nowhere.json")
+    with pytest.raises(ConfigFileError, match=r"cannot be read: it is a link to nowhere.json, which is not there"):
+        read_config_file(link, STANDARD)
+    for data in (b"\x7fELF\xff\x00\x01", b"\xff\xfe{", b"{\x81"):
+        (tmp_path / "binary.json").write_bytes(data)
+        with pytest.raises(ConfigFileError, match=r"save it as UTF-8$"):
+            read_config_file(tmp_path / "binary.json", STANDARD)
 
 
 @given(st.text() | st.text(alphabet='{}[]",:/*\\ \n1e.-tn', max_size=30))

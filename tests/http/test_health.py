@@ -70,6 +70,28 @@ def is_from_aiohttp(head: bytes) -> bool:
 
 
 @pytest.mark.parametrize("loads", [False, True])
+@pytest.mark.parametrize("path", ["/health/", "/Health", "/HEALTH/", "/healthz/", "/Readyz", "/LiveZ/"])
+async def test_case_and_a_slash_at_the_end_do_not_matter(path: str, loads: bool) -> None:
+    async with running() as server, aiohttp.ClientSession() as client:
+        server.ready = True
+        headers = {"Accept-Language": "en"} if loads else {}
+        for method in ("GET", "HEAD"):
+            async with client.request(method, f"http://127.0.0.1:{server.http_port}{path}", headers=headers) as answer:
+                assert (answer.status, answer.content_type) == (200, "application/json")
+        server.ready = False
+        async with client.get(f"http://127.0.0.1:{server.http_port}{path}", headers=headers) as answer:
+            assert answer.status == (200 if "live" in path.lower() else 503)
+
+
+async def test_the_root_answers_those_who_ask_it_in_place_of_health() -> None:
+    async with running() as server, aiohttp.ClientSession() as client:
+        server.ready = True
+        for method in ("GET", "HEAD"):  # curl -f and wget --spider
+            async with client.request(method, f"http://127.0.0.1:{server.http_port}/") as answer:
+                assert answer.status == 200
+
+
+@pytest.mark.parametrize("loads", [False, True])
 async def test_health_is_no_while_the_server_is_not_ready(loads: bool) -> None:
     async with running() as server, aiohttp.ClientSession() as client:
         url = f"http://127.0.0.1:{server.http_port}/health"

@@ -476,7 +476,8 @@ async def _done(answer: web.Response | Awaitable[web.Response]) -> web.Response:
 Verb = Callable[[Management, ManagementCall], web.Response | Awaitable[web.Response]]
 
 VERBS: Final[Mapping[ResourceKind, Mapping[str, Verb]]] = {
-    ResourceKind.ROOT: {"GET": Management.get_root},
+    # Health checks ask the root with HEAD, as wget --spider; aiohttp leaves out the body.
+    ResourceKind.ROOT: {"GET": Management.get_root, "HEAD": Management.get_root},
     ResourceKind.NAMESPACE: {"GET": Management.get_namespace},
     ResourceKind.QUEUES: {"GET": Management.list_queues},
     ResourceKind.TOPICS: {"GET": Management.list_topics},

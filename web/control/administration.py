@@ -137,6 +137,7 @@ IMPORTED_ENTITIES: Final = named(
         {
             "created": array("Paths of those that were created.", text("A path.", chars_max=10_000)),
             "existing": array("Paths of those that existed, and stay as they are.", text("A path.", chars_max=10_000)),
+            "warnings": array("What the file has and has no effect.", text("File, line and why.", chars_max=100_000)),
             "failures": array(
                 "Those that can't be created.",
                 named(
@@ -301,7 +302,12 @@ async def post_config(call: ControlCall) -> object:
     """Create what a Config.json has and the namespace lacks."""
     found = await import_config(call.services, await read_body(call.request, CONFIG_BYTES_MAX), call.aside)
     failures = [{"path": path, "message": reason} for path, reason in found.failures]
-    return {"created": found.created, "existing": found.existing, "failures": failures}
+    return {
+        "created": found.created,
+        "existing": found.existing,
+        "failures": failures,
+        "warnings": found.warnings,
+    }
 
 
 ENDPOINTS: Final = (

@@ -57,11 +57,12 @@ async def load_config(site: Site, request: web.Request) -> web.Response:
         return await namespace.show(site, request, Form({}).failed("import-config", error))
     lines = [(path, address("entity", path=path)) for path in found.created[:FAILURES_SHOWN]]
     lines += [(f"{path}: {reason}", "") for path, reason in found.failures[:FAILURES_SHOWN]]
+    lines += [(warning, "") for warning in found.warnings[:FAILURES_SHOWN]]
     count = len(found.created)
     text = f"{count:,} entit{'y was' if count == 1 else 'ies were'} created; {len(found.existing):,} existed before."
     if found.failures:
         text += f" {len(found.failures):,} failed."
-    return site.redirect(address("namespace"), Flash(text, lines, is_warning=bool(found.failures)))
+    return site.redirect(address("namespace"), Flash(text, lines, is_warning=bool(found.failures or found.warnings)))
 
 
 class _Upload:

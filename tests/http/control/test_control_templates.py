@@ -91,12 +91,16 @@ def test_the_entities_of_a_config_are_created_where_they_are_missing(control: Ht
     exported = control.send("GET", "/emubus/v1/config").content
     config = json.loads(exported)
     queues = config["UserConfig"]["Namespaces"][0]["Queues"]
-    queues.append({"Name": "new", "Properties": {"LockDuration": "PT7S"}})
-    answered = control.send("POST", "/emubus/v1/config", json.dumps(config).encode(), Content_Type="application/json")
+    window = {"DuplicateDetectionHistoryTimeWindow": "PT5S", "Colour": 1}  # of the file's schema, below the tier's
+    queues.append({"Name": "new", "Properties": {"LockDuration": "PT7S", **window}})
+    body = b"\xff\xfe" + json.dumps(config).encode("utf-16-le")
+    answered = control.send("POST", "/emubus/v1/config", body, Content_Type="application/json")
     assert answered.status == 200, answered.content
     assert answered.json["created"] == ["new"]
     assert PLAIN in answered.json["existing"]
     assert answered.json["failures"] == []
+    (warning,) = answered.json["warnings"]
+    assert warning.endswith("Properties.Colour is not a known property: it is passed over")
     assert control.get("/entities/new/properties")["properties"]["lock_duration_ms"] == 7_000
     assert control.get(f"/entities/{PLAIN}")["messages"]["active"] == 1
     queues[-1] = {"Name": "newer", "Properties": {"LockDuration": "PT9M"}}
