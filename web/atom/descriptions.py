@@ -54,8 +54,25 @@ def top_level_in(
     if issubclass(kind, SubscriptionDescription):
         raise bad(f"The description is a SubscriptionDescription; '{excerpt(name)}' is no path of a subscription.")
     given, late = _values(node, kind, context.version)
-    values: dict[str, object] = {**defaults_of(kind, context.limits), **_stays(kind, known), **given}
-    _bring_within(values, given, context.limits)
+    asked = top_level_of(kind, given, name, known, context.limits, late)
+    keys = child(node, "AuthorizationRules")
+    if keys is None:
+        return asked
+    before = () if known is None or isinstance(known, SubscriptionDescription) else known.authorization_rules
+    return replace(asked, authorization_rules=keys_in(keys, before, new_shared_key))
+
+
+def top_level_of(
+    kind: type[QueueDescription] | type[TopicDescription],
+    given: Mapping[str, object],
+    name: str,
+    known: Description | None,
+    limits: Limits,
+    late: Collection[str] = (),
+) -> QueueDescription | TopicDescription:
+    """The queue or topic that the given values of fields make, without keys; `late` came too late in their order."""
+    values: dict[str, object] = {**defaults_of(kind, limits), **_stays(kind, known), **given}
+    _bring_within(values, given, limits)
     # The service shows an element that comes too late in the order, as the Python SDK sends this one, and does not obey
     # it [recorded]: a value that it would refuse in the right place has no effect here.
     if "forward_to" in late and values.get("requires_session"):
@@ -63,12 +80,8 @@ def top_level_in(
     _never_idle(values, late)
     asked = kind.from_json({**values, "name": name})
     known_mb = None if known is None or isinstance(known, SubscriptionDescription) else known.max_size_mb
-    size_mb = size_mb_from_client(asked.max_size_mb, asked.enable_partitioning, context.limits, known_mb)
-    keys = child(node, "AuthorizationRules")
-    if keys is None:
-        return replace(asked, max_size_mb=size_mb)
-    before = () if known is None or isinstance(known, SubscriptionDescription) else known.authorization_rules
-    return replace(asked, max_size_mb=size_mb, authorization_rules=keys_in(keys, before, new_shared_key))
+    size_mb = size_mb_from_client(asked.max_size_mb, asked.enable_partitioning, limits, known_mb)
+    return replace(asked, max_size_mb=size_mb)
 
 
 def subscription_in(
@@ -79,15 +92,29 @@ def subscription_in(
     if kind is not SubscriptionDescription:
         raise bad(f"The description is a {kind.kind.element} and not a SubscriptionDescription.")
     given, late = _values(node, kind, context.version)
-    values = {**defaults_of(kind, context.limits), **_stays(kind, known), **given}
-    _bring_within(values, given, context.limits)
-    _never_idle(values, late)
-    asked = SubscriptionDescription.from_json({**values, "topic_name": topic_name, "name": name})
+    asked = subscription_of(given, topic_name, name, known, context.limits, late)
     if isinstance(known, SubscriptionDescription):
-        return replace(asked, rules=known.rules, jms=known.jms)
+        return asked
     asked = replace(asked, jms=_client_affine_in(node))
     rule = child(node, "DefaultRuleDescription")
     return asked if rule is None else replace(asked, rules=(rule_of(asked, rule),))
+
+
+def subscription_of(
+    given: Mapping[str, object],
+    topic_name: str,
+    name: str,
+    known: Description | None,
+    limits: Limits,
+    late: Collection[str] = (),
+) -> SubscriptionDescription:
+    """The subscription that the given values of fields make; it keeps the rules of `known`."""
+    kind = SubscriptionDescription
+    values = {**defaults_of(kind, limits), **_stays(kind, known), **given}
+    _bring_within(values, given, limits)
+    _never_idle(values, late)
+    asked = SubscriptionDescription.from_json({**values, "topic_name": topic_name, "name": name})
+    return replace(asked, rules=known.rules, jms=known.jms) if isinstance(known, SubscriptionDescription) else asked
 
 
 def _client_affine_in(node: Element) -> JmsSubscription | None:

@@ -179,7 +179,7 @@ def _detail(show: Callable[[EntityView], str]) -> Callable[[EntityView], str | N
 
 # ---------------------------------------------------------------- counts
 
-_COUNTED: Final[Mapping[str, tuple[Home, ...]]] = {
+COUNTED: Final[Mapping[str, tuple[Home, ...]]] = {
     "ActiveMessageCount": (Home.ACTIVE, Home.DEFERRED),  # the service counts deferred messages as active
     "DeadLetterMessageCount": (Home.DEAD_LETTER, Home.DEAD_LETTER_DEFERRED),
     "ScheduledMessageCount": (Home.SCHEDULED,),
@@ -192,7 +192,7 @@ def _count_details(view: EntityView) -> str:
     """The element with its prefix, which JavaScript and Python need."""
     messages = view.totals.messages
     counts = "".join(
-        element(f"d2p1:{name}", str(sum(messages[home] for home in homes))) for name, homes in _COUNTED.items()
+        element(f"d2p1:{name}", str(sum(messages[home] for home in homes))) for name, homes in COUNTED.items()
     )
     return f'<CountDetails xmlns:d2p1="{COUNTS}">{counts}</CountDetails>'
 

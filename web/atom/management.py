@@ -23,7 +23,6 @@ from ...broker.hosts import host_of
 from ...broker.keys import Right
 from ...broker.model.catalog import Description, Entry, path_of
 from ...broker.model.descriptions import (
-    CorrelationFilter,
     QueueDescription,
     RuleDescription,
     SubscriptionDescription,
@@ -44,11 +43,12 @@ from ..transport.connection import BROKEN
 from .calls import ManagementCall, body_of
 from .descriptions import ReadContext, subscription_in, top_level_in
 from .feeds import ENTRY_TYPE, FEED_TYPE, FeedEntry, entry_markup, feed_markup, listed_entry_markup, nothing_markup
-from .fields import EntityView, description_markup
+from .fields import description_markup
 from .filters import OF_RULES, OF_SUBSCRIPTIONS, OF_TOP_LEVEL, EntityFacts, FilterProperty, filter_in
 from .parsing import bad, description_in, local_name
 from .refusals import too_large, unauthorized, wrong_characters
 from .rules import KIND, rule_markup, rule_of
+from .views import view_of
 
 T = TypeVar("T")
 
@@ -410,7 +410,7 @@ class Management:
     def _feed_entry(self, call: ManagementCall, entity: Entity, address: str) -> FeedEntry:
         entry = self._entry(entity)
         description = entity.description
-        content = description_markup(self._entity_view(call, entity, entry))
+        content = description_markup(view_of(self._services, entity, call.version, details=not call.is_change))
         top_level = not isinstance(description, SubscriptionDescription)
         return FeedEntry(
             address,
@@ -420,22 +420,6 @@ class Management:
             content,
             author=self._broker.name if top_level else None,
         )
-
-    def _entity_view(self, call: ManagementCall, entity: Entity, entry: Entry) -> EntityView:
-        fixed = (self._broker.limits, call.version, not call.is_change)
-        accessed_at = self._administration.accessed_at(entity)
-        totals = entity.totals_now()
-        conditions = self._services.conditions
-        if conditions.are_on:
-            totals = conditions.totals_shown(entity.path, totals)
-        if not isinstance(entity.description, TopicDescription) or call.is_change:
-            return EntityView(entry, totals, accessed_at, *fixed)
-        routing = self._broker.namespace.subscriptions_of(entity.path)
-        subscriptions = routing.entities()
-        rule_count = sum(len(self._administration.rules(each.path)) for each in subscriptions)
-        correlation_count = routing.filter_count(CorrelationFilter)
-        counts = (len(subscriptions), rule_count - correlation_count, correlation_count)
-        return EntityView(entry, self._broker.namespace.totals_of_topic(entity), accessed_at, *fixed, *counts)
 
     def _rule_answer(self, call: ManagementCall, rule: RuleDescription) -> web.Response:
         entry = _rule_entry(rule, call.address(subscription=True))

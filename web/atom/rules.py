@@ -59,7 +59,11 @@ def rule_of(subscription: EntityDescription, node: Element, name: str | None = N
 
     A subscription of JMS has its selector in the rule `$Default`, where it is written as a SQL filter [jms 4].
     """
-    rule = rule_in(node, name)
+    return of_subscription(subscription, rule_in(node, name))
+
+
+def of_subscription(subscription: EntityDescription, rule: RuleDescription) -> RuleDescription:
+    """The rule with a selector in place of SQL where it is that of a subscription of JMS."""
     of_jms = isinstance(subscription, SubscriptionDescription) and subscription.jms is not None
     if not of_jms or entity_key(rule.name) != entity_key(DEFAULT_RULE_NAME) or type(rule.filter) is not SqlFilter:
         return rule
