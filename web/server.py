@@ -16,6 +16,7 @@ from ..broker.aside import Aside
 from ..broker.errors import BrokerError, Condition
 from ..broker.ledger import MemoryAccount
 from ..broker.turns import Turns
+from .arm import arm_first, is_arm_path, is_for_arm, refusal
 from .atom.management import ERROR_TYPE, add_management
 from .control import ROOT as CONTROL
 from .control import add_control, errors_as_json
@@ -87,7 +88,7 @@ class HttpServer:
 
     def _answer(self, request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
         """The answer of the namespace that a request means."""
-        if not self._services.namespaces.are_several:
+        if not self._services.namespaces.are_several or is_for_arm(request):  # Resource Manager is one for all
             return self.first.server.request_handler(request)
         return self._answer_of_one(request)
 
@@ -145,7 +146,7 @@ class Site:
         self._stopping: asyncio.Task[None] | None = None
         hosts = only_known_hosts(self.refuse)
         guard = only_own_pages(self.refuse, lambda: services.access.verify, services.allowed_hosts, _is_of_service)
-        middlewares = [log_requests, by_its_connection, hosts, guard, errors_as_json]
+        middlewares = [log_requests, by_its_connection, hosts, guard, errors_as_json, arm_first(services)]
         app = web.Application(client_max_size=REQUEST_BYTES_MAX, middlewares=middlewares)
         app.on_response_prepare.append(note_answers)
         app.on_response_prepare.append(_keep_types)
@@ -200,6 +201,8 @@ class Site:
     def _refusal(self, path: str, status: int, problem: str) -> web.Response:
         if _is_under(path, CONTROL):
             return error_answer(status, problem)
+        if is_arm_path(path):
+            return refusal(status, "BadRequest" if status == 400 else "Forbidden", problem)
         if path == "/" or _is_under(path, PAGE):
             return web.Response(status=status, text=problem)
         services = self._services
@@ -222,9 +225,9 @@ async def _keep_types(request: web.Request, response: web.StreamResponse) -> Non
 
 def _is_of_service(path: str) -> bool:
     """Whether a path is one of the service: of its messages or entities."""
-    return (
-        not is_check(path) and path not in (METRICS, *WEBSOCKET_PATHS) and not _is_under(path.lower(), f"/{RESERVED}")
-    )
+    if is_check(path) or path in (METRICS, *WEBSOCKET_PATHS) or is_arm_path(path):
+        return False
+    return not _is_under(path.lower(), f"/{RESERVED}")
 
 
 def _is_under(path: str, root: str) -> bool:

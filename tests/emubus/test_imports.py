@@ -106,6 +106,7 @@ def test_a_request_imports_the_http_server_and_a_page_its_templates(tmp_path: Pa
     before_page = imported(server.log_path.read_text())
     assert {"aiohttp", "emubus.web.server", "prometheus_client"} <= before_page
     assert "jinja2" not in before_page
+    assert "emubus.web.arm.endpoint" not in before_page
     server.get("/emubus/page/create")
     assert "jinja2" in server.modules()
 

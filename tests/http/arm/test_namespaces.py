@@ -1,0 +1,214 @@
+"""Namespaces, resource groups and keys: what is shown, what stays over a restart, and what keys open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBusError
+
+from emubus.broker.kept_keys import keys_after, written
+from emubus.broker.keys import Right, SharedKey
+from emubus.testing import Auth, EmubusServer, QueueDescription
+
+from .client import GROUP, NAMESPACE, NAMESPACES, ROOT, Arm
+
+ROOT_KEY = "Basic Um9vdE1hbmFnZVNoYXJlZEFjY2Vzc0tleTpTQVNfS0VZX1ZBTFVF"
+GROUPS = "2021-04-01"
+FIRST = f"{NAMESPACES}/sbemulatorns"
+UNPLACED = FIRST.replace("/rg/", "/emubus/")
+
+
+def test_the_namespace_of_the_configuration_is_there_before_anything_is_made(server: EmubusServer) -> None:
+    with Arm(server.http_port) as arm:
+        (only,) = arm("GET", f"{ROOT}/providers/Microsoft.ServiceBus/namespaces")[1]["value"]
+        assert only["id"].endswith("/resourceGroups/emubus/providers/Microsoft.ServiceBus/namespaces/sbemulatorns")
+        assert arm("GET", only["id"])[1] == only
+        assert [each["name"] for each in arm("GET", f"{ROOT}/resourceGroups", version=GROUPS)[1]["value"]] == ["emubus"]
+
+
+def test_a_namespace_that_is_made_is_another_with_entities_of_its_own() -> None:
+    with EmubusServer([QueueDescription("mine")]) as server, Arm(server.http_port) as arm:
+        arm.namespace()
+        assert arm("GET", f"{NAMESPACE}/queues")[1]["value"] == []
+        assert arm("PUT", f"{NAMESPACE}/queues/q", {})[0] == 200
+        assert [each["name"] for each in arm("GET", f"{UNPLACED}/queues")[1]["value"]] == ["mine"]
+        assert arm("GET", GROUP, version=GROUPS)[1]["location"] == "westeurope"
+        assert arm("PUT", NAMESPACE, {"location": "westeurope"})[0] == 200
+        by_name = {"Host": f"mybus.localhost:{server.http_port}"}
+        assert arm("GET", f"{NAMESPACE}/queues", headers=by_name)[1]["value"][0]["name"] == "q"
+        assert arm("DELETE", NAMESPACE)[0] == 200
+        assert arm("DELETE", NAMESPACE)[0] == 204
+        arm.namespace()
+        assert arm("GET", f"{NAMESPACE}/queues")[1]["value"] == []
+
+
+def test_the_first_namespace_loses_its_entities_and_is_hidden_until_it_is_put_again() -> None:
+    with EmubusServer([QueueDescription("mine")]) as server, Arm(server.http_port) as arm:
+        assert arm("PUT", FIRST, {"location": "here"})[0] == 200
+        assert arm("GET", UNPLACED)[0] == 404
+        assert arm("DELETE", FIRST)[0] == 200
+        assert list(server.server.broker.namespace.entities()) == []
+        assert arm("GET", FIRST)[0] == 404
+        assert arm("PUT", FIRST, {"location": "here"})[0] == 201
+        assert arm("GET", FIRST)[0] == 200
+
+
+def test_tags_groups_and_network_rules_stay_over_a_restart(tmp_path: Path) -> None:
+    rules = {"properties": {"defaultAction": "Deny", "ipRules": [{"ipMask": "1.1.1.1", "action": "Allow"}]}}
+    with EmubusServer(data_dir=tmp_path / "data") as server, Arm(server.http_port) as arm:
+        assert arm("PUT", GROUP, {"location": "here", "tags": {"g": "1"}}, GROUPS)[0] == 201
+        given = {"location": "there", "tags": {"n": "2"}, "sku": {"name": "premium", "capacity": 2}}
+        assert arm("PUT", NAMESPACE, {**given, "properties": {"minimumTlsVersion": "1.1"}})[0] == 201
+        assert arm("PUT", f"{NAMESPACE}/networkRuleSets/default", rules)[0] == 200
+        before = [arm("GET", GROUP, version=GROUPS), arm("GET", NAMESPACE), arm("GET", f"{NAMESPACE}/networkRuleSets")]
+    with EmubusServer(data_dir=tmp_path / "data") as server, Arm(server.http_port) as arm:
+        after = [arm("GET", GROUP, version=GROUPS), arm("GET", NAMESPACE), arm("GET", f"{NAMESPACE}/networkRuleSets")]
+        assert after == before
+        assert after[1][1]["sku"] == {"name": "Premium", "tier": "Premium", "capacity": 2}
+        assert after[1][1]["properties"]["minimumTlsVersion"] == "1.1"
+        assert after[2][1]["value"][0]["properties"]["defaultAction"] == "Deny"
+
+
+def test_what_can_not_be_read_of_the_file_counts_as_none(tmp_path: Path) -> None:
+    with EmubusServer(data_dir=tmp_path / "data") as server, Arm(server.http_port) as arm:
+        arm.namespace()
+    (tmp_path / "data" / "arm.json").write_text('{"namespaces": {"a": 1}}')
+    with EmubusServer(data_dir=tmp_path / "data") as server, Arm(server.http_port) as arm:
+        assert arm("GET", NAMESPACE)[0] == 404
+
+
+def test_groups_are_made_changed_and_deleted_with_their_namespaces(arm: Arm) -> None:
+    assert arm("PATCH", GROUP, {"tags": {"a": "b"}}, GROUPS)[1]["tags"] == {"a": "b"}
+    assert arm("HEAD", GROUP, version=GROUPS)[0] == 204
+    assert [each["name"] for each in arm("GET", f"{GROUP}/resources", version=GROUPS)[1]["value"]] == ["mybus"]
+    assert arm("DELETE", GROUP, version=GROUPS)[0] == 200
+    assert arm("HEAD", GROUP, version=GROUPS)[0] == 404
+    assert arm("GET", NAMESPACE)[0] == 404
+
+
+NAMES = {"mybus": "AlreadyExists", "free": "", "1x": "Invalid", "a_b": "Invalid", "x" * 51: "Invalid"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_namespaces_are_checked(arm: Arm, name: str) -> None:
+    path = f"{ROOT}/providers/Microsoft.ServiceBus/CheckNameAvailability"
+    found = arm("POST", path, {"name": name})[1]
+    reasons = {"AlreadyExists": "NameInUse", "": "None", "Invalid": "InvalidName"}
+    assert (found["nameAvailable"], found["reason"]) == (NAMES[name] == "", reasons[NAMES[name]])
+
+
+# ---------------------------------------------------------------- keys
+
+
+def connection_string(server: EmubusServer, name: str, key: str) -> str:
+    end = f"SharedAccessKeyName={name};SharedAccessKey={key};UseDevelopmentEmulator=true;"
+    return f"Endpoint=sb://127.0.0.1:{server.amqp_port};{end}"
+
+
+def send(text: str, queue: str = "q") -> None:
+    with (
+        ServiceBusClient.from_connection_string(text, retry_total=0) as client,
+        client.get_queue_sender(queue) as sender,
+    ):
+        sender.send_messages(ServiceBusMessage(b"x"))
+
+
+SCOPES = {"namespace": FIRST, "queue": f"{FIRST}/queues/q"}
+
+
+@pytest.mark.parametrize("at", SCOPES.values(), ids=SCOPES)
+def test_a_rule_opens_what_its_rights_are_until_it_is_deleted(at: str) -> None:
+    with EmubusServer([QueueDescription("q")], auth=Auth.SAS) as server, Arm(server.http_port, ROOT_KEY) as arm:
+        arm("PUT", FIRST, {"location": "x"})
+        rule = f"{at}/authorizationRules/app"
+        assert arm("PUT", rule, {"properties": {"rights": ["Listen"]}})[1]["properties"] == {"rights": ["Listen"]}
+        keys = arm("POST", f"{rule}/listKeys")[1]
+        for each in ("primaryKey", "secondaryKey"):
+            with pytest.raises(ServiceBusError):
+                send(connection_string(server, "app", keys[each]))
+        assert arm("PUT", rule, {"properties": {"rights": ["send", "Listen"]}})[0] == 200
+        for each in ("primaryKey", "secondaryKey"):
+            send(connection_string(server, "app", keys[each]))
+        other = arm("POST", f"{rule}/regenerateKeys", {"keyType": "SecondaryKey"})[1]
+        assert other["primaryKey"] == keys["primaryKey"]
+        assert other["secondaryKey"] != keys["secondaryKey"]
+        with pytest.raises(ServiceBusAuthenticationError):
+            send(connection_string(server, "app", keys["secondaryKey"]))
+        own = arm("POST", f"{rule}/regenerateKeys", {"keyType": "PrimaryKey", "key": "A" * 44})[1]
+        assert own["primaryKey"] == "A" * 44
+        send(connection_string(server, "app", "A" * 44))
+        with (
+            ServiceBusClient.from_connection_string(
+                connection_string(server, "app", "A" * 44), retry_total=0
+            ) as client,
+            client.get_queue_sender("q") as sender,
+        ):
+            sender.send_messages(ServiceBusMessage(b"x"))
+            assert arm("DELETE", rule)[0] == 200
+            assert arm("DELETE", rule)[0] == 204
+            with pytest.raises(ServiceBusError):
+                sender.send_messages(ServiceBusMessage(b"x"))
+        with pytest.raises(ServiceBusAuthenticationError):
+            send(connection_string(server, "app", "A" * 44))
+
+
+BAD_RIGHTS = {"none": [], "unknown": ["Own"], "manage alone": ["Manage"], "no list": "Send", "objects": [{}]}
+
+
+@pytest.mark.parametrize("at", SCOPES.values(), ids=SCOPES)
+@pytest.mark.parametrize("rights", BAD_RIGHTS.values(), ids=list(BAD_RIGHTS))
+def test_rights_that_can_not_be_given_are_refused_and_nothing_is_made(arm: Arm, at: str, rights: object) -> None:
+    assert arm("PUT", FIRST, {"location": "x"})[0] == 200
+    assert arm("PUT", f"{FIRST}/queues/q", {})[0] == 200
+    status, _, text = arm.refused("PUT", f"{at}/authorizationRules/app", {"properties": {"rights": rights}})
+    assert status == 400
+    assert "ights" in text
+    assert arm("GET", f"{at}/authorizationRules/app")[0] == 404
+
+
+def test_there_are_at_most_twelve_rules(arm: Arm) -> None:
+    assert arm("PUT", FIRST, {"location": "x"})[0] == 200
+    for number in range(11):
+        rule = f"{FIRST}/authorizationRules/k{number}"
+        assert arm("PUT", rule, {"properties": {"rights": ["Send"]}})[0] == 200
+    status, _, text = arm.refused("PUT", f"{FIRST}/authorizationRules/k", {"properties": {"rights": ["Send"]}})
+    assert status == 400
+    assert "at most 12" in text
+
+
+def test_keys_of_the_namespace_stay_over_a_restart(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    first = EmubusServer([QueueDescription("q")], data_dir=folder, auth=Auth.SAS)
+    with first, Arm(first.http_port, ROOT_KEY) as arm:
+        arm("PUT", FIRST, {"location": "x"})
+        rule = f"{FIRST}/authorizationRules/app"
+        assert arm("PUT", rule, {"properties": {"rights": ["Send"]}})[0] == 200
+        key = arm("POST", f"{rule}/listKeys")[1]["primaryKey"]
+    with EmubusServer(data_dir=folder, auth=Auth.SAS) as server:
+        send(connection_string(server, "app", key))
+
+
+ONE, OTHER, MADE = SharedKey("one", "1"), SharedKey("other", "2"), SharedKey("made", "3", frozenset({Right.SEND}))
+KEPT = {
+    "nothing kept": ([ONE], b"", [ONE]),
+    "one more": ([ONE], written([ONE], [ONE, MADE]), [ONE, MADE]),
+    "one deleted": ([ONE, OTHER], written([ONE, OTHER], [OTHER]), [OTHER]),
+    "one changed": ([ONE], written([ONE], [SharedKey("one", "new")]), [SharedKey("one", "new")]),
+    "configured anew": ([SharedKey("one", "x")], written([ONE], [SharedKey("one", "new")]), [SharedKey("one", "x")]),
+    "no longer configured": ([OTHER], written([ONE, OTHER], [ONE, OTHER]), [OTHER]),
+}
+
+
+@pytest.mark.parametrize(("configured", "data", "found"), KEPT.values(), ids=KEPT)
+def test_a_changed_configuration_wins_over_kept_keys(
+    configured: list[SharedKey], data: bytes, found: list[SharedKey]
+) -> None:
+    assert list(keys_after(configured, data)) == found
+
+
+@pytest.mark.parametrize("data", [b"{", b"[]", b'{"configured": [], "keys": [{}]}', b"\xff"])
+def test_a_file_that_can_not_be_read_is_said_to_be_so(data: bytes) -> None:
+    with pytest.raises(ValueError, match="can't be read"):
+        keys_after([ONE], data)

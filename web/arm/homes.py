@@ -1,0 +1,71 @@
+"""The namespaces of the server as Resource Manager has them: in which group, with which tags.
+
+One that Resource Manager has not made is shown in the group `state.DEFAULT_GROUP`. PUT of a new name makes another
+namespace, which clients reach by its name (`NAME.localhost`). The first namespace of the server can't go: deleting it
+deletes its entities, and hides it until it is put again.
+"""
+
+from __future__ import annotations
+
+from ...broker.errors import BrokerError, Condition
+from ...broker.model.profiles import Profile
+from ..services import NamespaceReport, Services
+from .state import Placed, State
+
+
+class Homes:
+    """The namespaces of a server. `services` are those of the first."""
+
+    def __init__(self, services: Services, state: State) -> None:
+        self._services = services
+        self._state = state
+
+    def all(self) -> list[Placed]:
+        """All namespaces there are."""
+        kept = self._state.kept
+        found: list[Placed] = []
+        for each in self._services.namespaces.list():
+            key = each.name.lower()
+            if key in kept.namespaces:
+                found.append(kept.namespaces[key])
+            elif key not in kept.gone:
+                found.append(self._unplaced(each))
+        return found
+
+    def _unplaced(self, report: NamespaceReport) -> Placed:
+        tier = "Premium" if report.profile is Profile.PREMIUM else "Standard"
+        since = self._services.broker.namespace.catalog.created_at or 0 if report.is_first else 0
+        return Placed(report.name, tier=tier, created_at=since, updated_at=since)
+
+    def find(self, name: str) -> Placed | None:
+        """The namespace of that name."""
+        return next((each for each in self.all() if each.name.lower() == name.lower()), None)
+
+    def services_of(self, placed: Placed) -> Services:
+        """What serves the namespace, which is opened. BrokerError (server-busy)."""
+        return self._services.namespaces.services_of(placed.name)
+
+    def make(self, placed: Placed) -> None:
+        """Have a namespace of that name. BrokerError: argument-error (the name), resource-limit-exceeded."""
+        namespaces = self._services.namespaces
+        try:
+            namespaces.get(placed.name)
+        except BrokerError as error:
+            if error.condition is not Condition.NOT_FOUND:
+                raise
+            own = self._services.broker.limits.profile
+            profile = (
+                Profile.PREMIUM if placed.tier == "Premium" else Profile.STANDARD if own is Profile.PREMIUM else None
+            )
+            partitions = placed.properties.get("premiumMessagingPartitions") if profile is Profile.PREMIUM else None
+            several = partitions if isinstance(partitions, int) and partitions > 1 else None
+            namespaces.create(placed.name, profile, premium_partitions=several)
+
+    async def delete(self, placed: Placed) -> None:
+        """Delete a namespace with its entities, all of them at once. BrokerError (server-busy): all stay."""
+        if self._services.namespaces.get(placed.name).is_first:
+            self.services_of(placed).broker.maintenance.empty()
+            await self._state.drop_namespace(placed.name, hides=True)
+        else:
+            await self._services.namespaces.delete(placed.name)
+            await self._state.drop_namespace(placed.name, hides=False)
