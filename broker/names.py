@@ -22,6 +22,7 @@ class KeptFile(StrEnum):
     """The small files beside the messaging stores, all of them."""
 
     TEMPLATES = "templates.json"
+    ARM = "arm.json"
     KEYS = "keys.json"
     NAMESPACES = "namespaces.json"
     """The other namespaces of the process; in the folder of the first one."""

@@ -81,6 +81,10 @@ class Maintenance:
         self._administration.exchange(doomed, made, _detached("was begun anew"))
         return message_count
 
+    def empty(self) -> None:
+        """Delete all entities. Raises BrokerError (server-busy, P17)."""
+        self._administration.exchange(_topics_first(self._namespace.entities()), (), _detached("was deleted"))
+
     def start_over(self) -> int:
         """End all outages, set the clock to the machine's time, then `reset`.
 

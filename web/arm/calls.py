@@ -5,8 +5,9 @@ Knows the form of a call. Does not know resources.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
@@ -39,6 +40,9 @@ class Reply:
     body: JsonValue = None
 
 
+Rows = Callable[[Sequence[str]], Sequence[tuple["Operation", dict[str, str]]]]
+
+
 @dataclass(frozen=True, slots=True)
 class ArmCall:
     """A request: the parts of its path that have names, and its body."""
@@ -49,11 +53,10 @@ class ArmCall:
     names: Mapping[str, str]
     """By the words in braces of the row's path, such as `namespace`, as the client wrote them."""
     version: str
+    method: str
+    rows: Rows
+    """Finds the operations of a path, for a request that consists of others."""
     body: Mapping[str, object] = field(default_factory=dict[str, object])
-
-    @property
-    def method(self) -> str:
-        return self.request.method
 
     @property
     def subscription(self) -> str:
@@ -67,6 +70,45 @@ class ArmCall:
 def of_list(items: Sequence[object]) -> Reply:
     """A list; it has all there are, so that there is never a next page."""
     return Reply(200, {"value": list(items)})
+
+
+Run = Callable[[ArmCall], Awaitable[Reply]]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A row. `bytes_max` limits its body; `is_public`: it needs no token."""
+
+    method: str
+    path: str
+    run: Run
+    bytes_max: int = 256 << 10
+    is_public: bool = False
+    is_loose: bool = False
+    """Whether its body may be the JSON that the Azure CLI makes of a template (`loose_json.py`)."""
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        return tuple(self.path.split("/"))
+
+    @property
+    def is_of_service_bus(self) -> bool:
+        """Whether the path is one of the provider, whose versions are known."""
+        return "providers/Microsoft.ServiceBus/" in self.path
+
+    def names_in(self, parts: Sequence[str]) -> dict[str, str] | None:
+        """The parts of a path that have names here; None if it is another path."""
+        if len(parts) != len(self.words):
+            return None
+        found: dict[str, str] = {}
+        for word, part in zip(self.words, parts, strict=True):
+            if word.startswith("{"):
+                if not part:
+                    return None
+                found[word[1:-1]] = part
+            elif word.lower() != part.lower():
+                return None
+        return found
 
 
 CODES: Final[Mapping[int, str]] = {

@@ -22,10 +22,11 @@ from ..services import Services
 from ..transport.authorization import require_manage
 from ..transport.connection import BROKEN
 from . import VERSION, refusal
-from .calls import ArmCall, ArmRefusal, Reply, bad, refusal_of_broker
+from .calls import ArmCall, ArmRefusal, Operation, Reply, bad, refusal_of_broker
 from .groups import VERSIONS
+from .loose_json import read_deployment
 from .state import State
-from .table import Operation, matching
+from .table import matching
 from .values import shown
 
 _WITH_BODY: Final = frozenset({hdrs.METH_PUT, hdrs.METH_PATCH, hdrs.METH_POST})
@@ -90,8 +91,8 @@ class Endpoint:
         if request.method in _WITH_BODY:
             data = await _read(request, row.bytes_max)
             if data.strip():
-                body = await request.app[ASIDE].run(partial(_object_in, data), len(data))
-        call = ArmCall(self._services, self._state, request, names, version, body)
+                body = await request.app[ASIDE].run(partial(_object_in, data, is_loose=row.is_loose), len(data))
+        call = ArmCall(self._services, self._state, request, names, version, request.method, matching, body)
         if request.method in (hdrs.METH_GET, hdrs.METH_HEAD):
             return await row.run(call)
         async with self._state.turn:  # a change looks at what is there before it keeps something new
@@ -135,9 +136,9 @@ async def _read(request: web.Request, bytes_max: int) -> bytes:
     raise ArmRefusal(413, "RequestEntityTooLarge", text)
 
 
-def _object_in(data: bytes) -> Mapping[str, object]:
+def _object_in(data: bytes, *, is_loose: bool) -> Mapping[str, object]:
     try:
-        found = read_json(data)
+        found = read_deployment(data) if is_loose else read_json(data)
     except JsonError as error:
         text = f"The request content was invalid and could not be deserialized: {error}."
         raise bad(text, "InvalidRequestContent") from None

@@ -7,20 +7,16 @@ all (`broker/model/validation.py`).
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from ...broker.api import Entity
-from ...broker.errors import BrokerError, Condition
 from ...broker.ids import new_shared_key
-from ...broker.kept_keys import written
-from ...broker.keys import Right, SharedKey
+from ...broker.keys import Right
 from ...broker.model.descriptions import AuthorizationRule, QueueDescription, TopicDescription, entity_key
-from ...broker.model.validation import authorization_violations
-from ...broker.names import KeptFile
 from ...broker.service_errors import HOST_SUFFIX
+from ..applying import LiveNamespace
 from ..errors import excerpt
 from ..services import Services
 from .calls import ArmRefusal, bad
@@ -38,19 +34,11 @@ class NamespaceRules:
         self._name = name
 
     def all(self) -> list[AuthorizationRule]:
-        return [_rule_of(each) for each in self._services.access.keys]
+        return list(LiveNamespace(self._services).namespace_rules())
 
     async def replace(self, rules: Sequence[AuthorizationRule]) -> None:
         """Have these. BrokerError: argument-error; server-busy if they can't be kept. Then nothing is changed."""
-        services = self._services
-        for violation in authorization_violations(rules, services.broker.limits):
-            raise BrokerError(Condition.ARGUMENT_ERROR, str(violation))
-        keys = [each.shared_key(None) for each in rules]
-        if services.files is not None:
-            data = written(services.access.configured, keys)
-            await asyncio.to_thread(services.files.write, KeptFile.KEYS, data)
-        services.access.replace_keys(keys)
-        services.broker.namespace.keys_changed()
+        await LiveNamespace(self._services).replace_namespace_rules(rules)
 
     def connection_string(self, name: str, key: str) -> str:
         return f"Endpoint=sb://{self._name}{HOST_SUFFIX}/;SharedAccessKeyName={name};SharedAccessKey={key}"
@@ -151,7 +139,3 @@ def _rights_in(properties: object) -> tuple[Right, ...]:
         if each.lower() not in _RIGHTS:
             raise bad(f"The right '{excerpt(each)}' of properties.rights is none of {', '.join(Right)}.")
     return tuple(dict.fromkeys(_RIGHTS[each.lower()] for each in texts))
-
-
-def _rule_of(key: SharedKey) -> AuthorizationRule:
-    return AuthorizationRule(key.name, tuple(sorted(key.rights)), key.key, key.secondary_key or "")

@@ -70,6 +70,8 @@ class State:
     def __init__(self, files: KeptFiles | None, kept: Kept) -> None:
         self._files = files
         self.kept = kept
+        self.deployments: dict[str, object] = {}
+        """What is remembered of deployments, by id in lower case (`deployments.py`); a restart forgets it."""
         self.turn = asyncio.Lock()
         """Held by an operation that looks before it changes what is kept."""
 

@@ -7,50 +7,11 @@ nothing for.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from . import authorization_rules, entities, groups, namespaces
-from .calls import ArmCall, Reply
-
-Run = Callable[[ArmCall], Awaitable[Reply]]
-
-
-@dataclass(frozen=True)
-class Operation:
-    """A row. `bytes_max` limits its body; `is_public`: it needs no token."""
-
-    method: str
-    path: str
-    run: Run
-    bytes_max: int = 256 << 10
-    is_public: bool = False
-
-    @cached_property
-    def words(self) -> tuple[str, ...]:
-        return tuple(self.path.split("/"))
-
-    @property
-    def is_of_service_bus(self) -> bool:
-        """Whether the path is one of the provider, whose versions are known."""
-        return "providers/Microsoft.ServiceBus/" in self.path
-
-    def names_in(self, parts: Sequence[str]) -> dict[str, str] | None:
-        """The parts of a path that have names here; None if it is another path."""
-        if len(parts) != len(self.words):
-            return None
-        found: dict[str, str] = {}
-        for word, part in zip(self.words, parts, strict=True):
-            if word.startswith("{"):
-                if not part:
-                    return None
-                found[word[1:-1]] = part
-            elif word.lower() != part.lower():
-                return None
-        return found
-
+from .calls import ArmCall, Operation, Reply, Run
 
 _SUBSCRIPTION: Final = "subscriptions/{subscription}"
 _GROUPS: Final = f"{_SUBSCRIPTION}/resourceGroups"
@@ -66,6 +27,37 @@ _BELOW: Final = f"{_TOPIC}/subscriptions"
 _SUBSCRIBED: Final = f"{_BELOW}/{{subscription_name}}"
 _RULES: Final = f"{_SUBSCRIBED}/rules"
 _RULE: Final = f"{_RULES}/{{rule}}"
+
+
+TEMPLATE_BYTES_MAX: Final = 4 << 20
+"""The longest template of the service."""
+
+
+def _deployed(name: str) -> Run:
+    """An operation on deployments; the evaluator of templates is loaded by the first one."""
+
+    async def run(call: ArmCall) -> Reply:
+        from .deployments import RUNS  # only for a template
+
+        return await RUNS[name](call)
+
+    return run
+
+
+def _deployments_at(parent: str) -> tuple[Operation, ...]:
+    """The operations on deployments in a resource group or in the subscription."""
+    every = f"{parent}/providers/Microsoft.Resources/deployments"
+    one, most = f"{every}/{{deployment}}", TEMPLATE_BYTES_MAX
+    return (
+        Operation("GET", every, _deployed("list_all")),
+        Operation("GET", one, _deployed("show")),
+        Operation("HEAD", one, _deployed("head")),
+        Operation("PUT", one, _deployed("put"), most, is_loose=True),
+        Operation("DELETE", one, _deployed("delete")),
+        Operation("POST", f"{one}/validate", _deployed("validate"), most, is_loose=True),
+        Operation("POST", f"{one}/whatIf", _deployed("what_if"), most, is_loose=True),
+        Operation("GET", f"{one}/operations", _deployed("list_operations")),
+    )
 
 
 def _keys_at(parent: str) -> tuple[Operation, ...]:
@@ -100,6 +92,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("PATCH", _GROUP, groups.patch_group),
     Operation("DELETE", _GROUP, groups.delete_group),
     Operation("GET", f"{_GROUP}/resources", groups.list_resources),
+    *_deployments_at(_GROUP),
+    *_deployments_at(_SUBSCRIPTION),
     Operation("GET", f"{_SUBSCRIPTION}/providers/Microsoft.ServiceBus/namespaces", namespaces.list_namespaces),
     Operation("POST", f"{_SUBSCRIPTION}/providers/Microsoft.ServiceBus/CheckNameAvailability", namespaces.check_name),
     Operation("GET", _NAMESPACES, namespaces.list_namespaces),

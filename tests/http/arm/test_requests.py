@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from emubus.testing import Auth, EmubusServer, QueueDescription
-from emubus.web.arm.table import OPERATIONS, Operation
+from emubus.web.arm.calls import Operation
+from emubus.web.arm.table import OPERATIONS
 
 from .client import GROUP, NAMESPACE, NAMESPACES, ROOT, VERSION, WAIT_S, Arm, Json
 
