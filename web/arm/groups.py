@@ -18,8 +18,9 @@ from .values import object_in, text_in, texts_in
 
 SUBSCRIPTION: Final = "00000000-0000-0000-0000-000000000001"
 TENANT: Final = "00000000-0000-0000-0000-00000000e0b5"
-LIST_SINCE: Final = "2019-05-01"
-"""From this version on the clouds' endpoints are a list, with other names (azure-cli, core/cloud.py)."""
+_LISTS: Final = ("2019", "2020", "2021")
+"""Years whose versions answer the endpoints of all clouds as a list. Before and after it is those of one cloud: so the
+Azure CLI reads 2015-01-01 (2.45) and 2022-09-01 (2.90)."""
 _SUFFIX: Final = "servicebus.windows.net"
 _PROVIDERS: Final = ("Microsoft.ServiceBus", "Microsoft.Resources", "Microsoft.Authorization")
 _TYPES: Final = (
@@ -78,7 +79,7 @@ async def show_endpoints(call: ArmCall) -> Reply:
         "graphEndpoint": f"{own}/",
         "portalEndpoint": f"{own}/",
     }
-    return Reply(200, [found] if call.version and call.version >= LIST_SINCE else found)
+    return Reply(200, [found] if call.version.startswith(_LISTS) else found)
 
 
 async def list_tenants(call: ArmCall) -> Reply:

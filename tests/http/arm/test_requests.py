@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -60,6 +61,13 @@ MEANT = {
 def test_what_is_meant_for_it_is_answered_with_its_json(server: EmubusServer, path: str, status: int) -> None:
     found, kind, content = raw(server.http_port, "GET", path)
     assert (found, kind) == (status, "application/json"), content
+
+
+@pytest.mark.parametrize(("version", "is_list"), [("2015-01-01", False), ("2019-05-01", True), ("2022-09-01", False)])
+def test_endpoints_of_the_cloud_have_the_form_of_their_version(arm: Arm, version: str, is_list: bool) -> None:
+    answer: Any = arm("GET", "/metadata/endpoints", version=version)[1]
+    found = answer[0] if is_list else answer
+    assert found["authentication"]["loginEndpoint"].startswith("http://127.0.0.1:")
 
 
 NOT_MEANT = {
