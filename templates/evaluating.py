@@ -21,8 +21,10 @@ from .syntax import Call, Expression, Item, Literal, is_expression, literal_of, 
 from .values import (
     Budget,
     Mixed,
+    Partly,
     Unknown,
     Unresolved,
+    blamed,
     few,
     kind_of,
     quoted,
@@ -33,14 +35,6 @@ from .values import (
 LOOP_COUNT_MAX: Final = 10_000
 """The service makes 800 resources in a loop; loops of variables and properties may be longer."""
 JsonObject = dict[str, object]
-
-
-class Partly(JsonObject):
-    """An object of the cloud of which some members are known; others are unknown, not absent."""
-
-    def __init__(self, members: Mapping[str, object], why: str) -> None:
-        super().__init__(members)
-        self.why = why
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +135,8 @@ class Scope:
     arguments: Mapping[str, object] = field(default_factory=dict[str, object])
     """Of the lambdas around it."""
     find: Finder = _nothing
+    is_root: bool = False
+    """Whether its parameters are those that a user can give."""
 
     def value(self, written: object) -> object:
         """A value of the template with all expressions in it replaced. Unresolved, TooMuch."""
@@ -234,7 +230,7 @@ class Scope:
             return item(value, key)
         except LookupError:
             if isinstance(value, Partly):
-                return Unknown(value.why)
+                return value.missing
             if is_safe:
                 return None
             names = ", ".join(list(value)[:8]) if isinstance(value, dict) else f"{len(value)} items"  # type: ignore[arg-type]
@@ -332,7 +328,27 @@ def _truth(value: object, tree: Call) -> bool | Unknown:
 def _if(scope: Scope, tree: Call) -> object:
     test, yes, no = _needs(tree, 3)
     found = _truth(scope.run(test), tree)
-    return found if isinstance(found, Unknown) else scope.run(yes if found else no)
+    return found if isinstance(found, Unknown) else _helped(scope, test, scope.run(yes if found else no))
+
+
+def _helped(scope: Scope, test: Expression, value: object) -> object:
+    """An unknown value that is chosen because a parameter has none is laid to that one: `name ?? uniqueString(…)`."""
+    missing = unknown_in(value) if scope.is_root else None
+    if missing is None or missing.parameter:
+        return value
+    name = next(_parameters_in(test), None)
+    return value if name is None else blamed(value, name)
+
+
+def _parameters_in(tree: Expression) -> Iterator[str]:
+    if isinstance(tree, Item):
+        yield from _parameters_in(tree.of)
+    elif isinstance(tree, Call):
+        first = tree.arguments[0] if tree.arguments else None
+        if tree.name == "parameters" and isinstance(first, Literal):
+            yield str(first.value)
+        for each in tree.arguments:
+            yield from _parameters_in(each)
 
 
 def _all_or_any(decides: bool) -> Callable[[Scope, Call], object]:
@@ -352,7 +368,7 @@ def _coalesce(scope: Scope, tree: Call) -> object:
     for each in _needs(tree, 1, 1_000):
         found = scope.run(each)
         if found is not None:
-            return found
+            return _helped(scope, tree.arguments[0], found)
     return None
 
 

@@ -27,6 +27,7 @@ from .moments import add_duration, epoch_of, moment_of_epoch
 from .values import (
     NUMBER_MAX,
     Mixed,
+    Partly,
     Unknown,
     Unresolved,
     few,
@@ -248,7 +249,8 @@ def _contains(where: object, what: object) -> object:
         if isinstance(what, Unknown | Mixed):
             return unknown_in(what)
         text = string(what)
-        return any(each.lower() == str(text).lower() for each in where)
+        is_in = any(each.lower() == str(text).lower() for each in where)
+        return where.missing if isinstance(where, Partly) and not is_in else is_in
     if isinstance(where, list):
         known = any(equal(each, what) for each in where if not isinstance(each, Unknown))
         return known or next((found for each in [*where, what] if (found := unknown_in(each)) is not None), False)
@@ -329,13 +331,17 @@ def _intersection(*given: object) -> object:
 
 def _union(*given: object) -> object:
     """Of objects also those within each other; arrays in them are not joined, the last one stays."""
-    if missing := next((each for each in given if isinstance(each, Unknown)), None):
-        return missing
-    if all(isinstance(each, dict) for each in given):
+    missing = next((each for each in given if isinstance(each, Unknown)), None)
+    objects = [each for each in given if isinstance(each, dict)]
+    if objects and len(objects) + sum(isinstance(each, Unknown) for each in given) == len(given):
         found: JsonObject = {}
-        for each in given:
-            found = _merged(found, each) if isinstance(each, dict) else found
-        return found
+        for each in objects:
+            found = _merged(found, each)
+        partly = next((each for each in objects if isinstance(each, Partly)), None)
+        missing = missing or (None if partly is None else partly.missing)
+        return found if missing is None else Partly(found, missing.why, missing.parameter)
+    if missing is not None:
+        return missing
     if all(isinstance(each, list) for each in given):
         items = [inner for each in given if isinstance(each, list) for inner in each]
         few(len(items))
@@ -355,13 +361,16 @@ def _merged(a: Mapping[str, object], b: Mapping[str, object]) -> JsonObject:
 
 def _shallow(values: Sequence[object]) -> object:
     found: JsonObject = {}
+    missing: Unknown | None = None
     for each in values:
         if isinstance(each, Unknown):
-            return each
+            missing = each
+            continue
         if not isinstance(each, dict):
             raise TypeError("it is for objects")
+        missing = each.missing if isinstance(each, Partly) else missing
         found |= each
-    return found
+    return found if missing is None else Partly(found, missing.why, missing.parameter)
 
 
 def _object(*given: object) -> JsonObject:

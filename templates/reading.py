@@ -18,11 +18,12 @@ from typing import Final
 
 from ..declared.resources import PATH_LENGTHS, Declared, Kind, LeftOut, Origin, Resources
 from .coercion import coerced
-from .evaluating import Cloud, JsonObject, Lazy, Partly, Place, Scope, Setting, kind_and_names
+from .evaluating import Cloud, JsonObject, Lazy, Place, Scope, Setting, kind_and_names
 from .syntax import is_expression
 from .values import (
     DEPTH_MAX,
     Mixed,
+    Partly,
     TooMuch,
     Unknown,
     Unresolved,
@@ -38,11 +39,14 @@ LINES_MAX: Final = 10_000
 """Of what is left out."""
 MODULES_MAX: Final = 16
 """Modules within each other; the service takes five."""
+_LINK_PARTS_MAX: Final = 8
+"""Folders of a link that are looked for beside a template."""
 _SERVICE: Final = "microsoft.servicebus/"
 _DEPLOYMENT: Final = "microsoft.resources/deployments"
 _KINDS: Final[Mapping[str, Kind]] = {
     "namespaces": Kind.NAMESPACE,
     "namespaces/authorizationrules": Kind.AUTHORIZATION_RULE,
+    "namespaces/networkruleset": Kind.NETWORK_RULES,
     "namespaces/networkrulesets": Kind.NETWORK_RULES,
     "namespaces/queues": Kind.QUEUE,
     "namespaces/queues/authorizationrules": Kind.AUTHORIZATION_RULE,
@@ -76,14 +80,15 @@ def _at_path(path: str) -> Origin:
 class Evaluated:
     """What a template declares, its outputs as ARM answers them, and notes, one line each.
 
-    `problems` are what the service refuses a deployment for before it makes anything: parameters without a value or
-    with one that is not allowed. A caller who deploys must refuse, too; one who imports may go on.
+    `missing` are parameters without a value, `problems` what is wrong with those that are given. The service refuses a
+    deployment for either before it makes anything; an import may go on without a value.
     """
 
     resources: Resources
     outputs: Mapping[str, object] = field(default_factory=dict[str, object])
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 def evaluate(
@@ -109,7 +114,7 @@ def evaluate(
     except RecursionError:
         raise TooMuch(f"its values are nested more than {DEPTH_MAX} levels deep") from None
     found = Resources(tuple(reading.declared), tuple(reading.left_out), reading.foreign)
-    return Evaluated(found, outputs, tuple(reading.notes), tuple(reading.problems))
+    return Evaluated(found, outputs, tuple(reading.notes), tuple(reading.problems), tuple(reading.missing))
 
 
 def parameters_in(document: Mapping[str, object]) -> JsonObject:
@@ -157,6 +162,7 @@ class _Reading:
         self.foreign: Counter[str] = Counter()
         self.notes: list[str] = []
         self.problems: list[str] = []
+        self.missing: list[str] = []
 
     def declare(self, found: Declared) -> None:
         self.declared.append(found)
@@ -211,7 +217,7 @@ class _Template:
         self._by_symbol: dict[str, _Instance] = {}
         own = {name.lower(): name for name in self._section("parameters")}
         parameters = dict[str, Lazy]()
-        self.scope = Scope(reading.setting, parameters, find=self._find)
+        self.scope = Scope(reading.setting, parameters, find=self._find, is_root=depth == 0)
         parameters |= self._parameters({own.get(name.lower(), name): each for name, each in given.items()}, around)
         variables = self._variables()
         functions = {
@@ -286,7 +292,7 @@ class _Template:
             return _constant(name, None)
         if not is_root:
             return _constant(name, Unknown(f"the module's parameter '{name}' has no value"))
-        self._reading.problems.append(f"the parameter '{name}' has no value")
+        self._reading.missing.append(name)
         return Lazy(f"the parameter '{name}'", lambda: self._stand_in(name, raw))
 
     def _checked(self, name: str, raw: Mapping[str, object], value: object, *, is_root: bool) -> object:
@@ -294,7 +300,7 @@ class _Template:
         if value is None and not raw.get("nullable") and "defaultValue" in raw and not is_root:
             return self.scope.value(raw["defaultValue"])
         problem = _refused(name, raw, value)
-        if problem and problem not in self._reading.problems:
+        if problem and is_root and problem not in self._reading.problems:
             self._reading.problems.append(problem)
         return value
 
@@ -393,6 +399,9 @@ class _Template:
         raw, path = instance.raw, instance.path
         if raw.get("existing"):
             return
+        if instance.module is not None and not _mentions_service_bus(raw, DEPTH_MAX):
+            self._reading.foreign[instance.kind] += 1
+            return
         label = f"{_word(instance.kind)} {_shown_name(instance)}"
         try:
             is_made = instance.scope.value(raw.get("condition", True))
@@ -434,6 +443,9 @@ class _Template:
             raise Unresolved(f"its properties are not known: {found.why}", found.parameter)
         if not isinstance(found, dict):
             raise Unresolved(f"its properties are {quoted(found)}, which is no object")
+        if isinstance(found, Partly):
+            why = Unresolved(found.missing.why, found.missing.parameter)
+            self._reading.leave_out(f"{label}: some of its properties", why, instance.path, is_entity=False)
         if kind is Kind.NAMESPACE and "sku" in instance.raw:
             found = {**found, "sku": instance.scope.value(instance.raw["sku"])}
         properties = coerced(kind, self._known(found, label, instance.path))
@@ -476,17 +488,16 @@ class _Template:
         )
 
     def _link(self, link: object, scope: Scope) -> object:
-        relative = scope.value(link.get("relativePath")) if isinstance(link, dict) else None
-        if isinstance(relative, str) and self._reading.linked is not None:
-            found = self._reading.linked(relative)
+        """The template of a link: the file beside the template whose path ends the link, as repositories keep it."""
+        if not isinstance(link, dict):
+            raise Unresolved("it has no template")
+        target = scope.value(link.get("relativePath") or link.get("uri") or link.get("id") or "")
+        for path in _ends(target) if self._reading.linked is not None and "id" not in link else ():
+            found = self._reading.linked(path)
             if found is not None:
                 return found
-            raise Unresolved(f"its template '{relative}' is not beside the file")
-        if isinstance(link, dict):
-            target = scope.value(link.get("uri", link.get("id", "")))
-            shown = "a link" if unknown_in(target) else quoted(target)
-            raise Unresolved(f"its template is elsewhere ({shown}); compile the module into the template")
-        raise Unresolved("it has no template")
+        shown = quoted(_shown(target)) if isinstance(target, str | Mixed) else "a link"
+        raise Unresolved(f"its template {shown} is not beside the file; compile the module into the template")
 
     def _arguments(self, properties: Mapping[str, object], scope: Scope) -> dict[str, Lazy]:
         """What a module is given; evaluated when the module asks for it."""
@@ -583,12 +594,25 @@ class _Template:
         return found
 
 
+def _ends(target: object) -> list[str]:
+    """Paths that a link may mean, the longest first: `https://host/a/b.json` is `a/b.json` or `b.json`."""
+    text = target.pieces[-1] if isinstance(target, Mixed) else target
+    if not isinstance(text, str) or not text.partition("?")[0].endswith(".json"):
+        return []
+    path = text.partition("?")[0]
+    parts = path.split("/") if "://" not in path else path.split("/")[3:]
+    return ["/".join(parts[at:]) for at in range(max(0, len(parts) - _LINK_PARTS_MAX), len(parts)) if parts[at]]
+
+
 def _argument(name: str, each: object, scope: Scope) -> Callable[[], object]:
     def make() -> object:
         if isinstance(each, dict) and "reference" in each and "value" not in each:
             return Unknown(f"the parameter '{name}' of a module is a secret of a key vault")
         try:
-            return scope.value(each["value"] if isinstance(each, dict) and "value" in each else each)
+            if isinstance(each, dict) and "value" in each:
+                return scope.value(each["value"])
+            found = scope.value(each)  # Bicep: `[if(…, createObject('value', …), createObject('value', …))]`
+            return found["value"] if isinstance(found, dict) and found.keys() == {"value"} else found
         except Unresolved as error:
             return Unknown(error.why, error.parameter)
 
@@ -636,8 +660,20 @@ def _properties(raw: Mapping[str, object], scope: Scope) -> object:
 
 
 def _is_read(kind: str) -> bool:
+    """Not what other services add to a resource: `…/providers/diagnosticSettings`."""
     lowered = kind.lower()
-    return lowered == _DEPLOYMENT or lowered.startswith(_SERVICE)
+    return lowered == _DEPLOYMENT or (lowered.startswith(_SERVICE) and "/providers/" not in lowered)
+
+
+def _mentions_service_bus(raw: object, depth: int) -> bool:
+    """Whether a module may have something to read: a type of Service Bus, or a template that is not in the file."""
+    if isinstance(raw, str):
+        return raw.lower().startswith(_SERVICE)
+    if depth == 0:
+        return True
+    if isinstance(raw, dict):
+        return "templateLink" in raw or any(_mentions_service_bus(each, depth - 1) for each in raw.values())
+    return isinstance(raw, list) and any(_mentions_service_bus(each, depth - 1) for each in raw)
 
 
 def _word(kind: str) -> str:

@@ -66,6 +66,14 @@ class Mixed:
         return next(each for each in self.pieces if isinstance(each, Unknown))
 
 
+class Partly(dict[str, object]):
+    """An object of which some members are known; others are unknown, not absent."""
+
+    def __init__(self, members: Mapping[str, object], why: str, parameter: str = "") -> None:
+        super().__init__(members)
+        self.missing = Unknown(why, parameter)
+
+
 class Budget:
     """What the evaluation of a template may cost: it may be a few lines that ask for work without end."""
 

@@ -19,6 +19,8 @@ _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,300})(?P<real>(?:\.\d{1,300})?(?:[eE][+-
 _WORD = re.compile(r"[A-Za-z0-9_$.+-]+")
 _HALF_PAIR = re.compile(r"[\ud800-\udfff]")
 _STRINGS: Final = json.JSONDecoder()
+_TEXTS: Final = json.JSONDecoder(strict=False)
+"""Takes line breaks in a text, as templates of ARM have them."""
 _CONSTANTS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None}
 
 
@@ -40,14 +42,15 @@ class JsonTextError(Exception):
         self.column = column
 
 
-def parse_json(text: str) -> JsonNode:
-    """The tree of a text; JsonTextError with the position of the first error."""
-    return _Parser(text).document()
+def parse_json(text: str, *, multiline: bool = False) -> JsonNode:
+    """The tree of a text; JsonTextError with the position of the first error. `multiline`: texts may have line ends."""
+    return _Parser(text, _TEXTS if multiline else _STRINGS).document()
 
 
 class _Parser:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, strings: json.JSONDecoder) -> None:
         self._text = text
+        self._strings = strings
         self._at = 0
         self._line_starts = [0, *(match.end() for match in re.finditer(r"\r\n|\r|\n", text))]
 
@@ -104,7 +107,7 @@ class _Parser:
         start = self._at
         try:
             text: str
-            text, self._at = _STRINGS.raw_decode(self._text, self._at)
+            text, self._at = self._strings.raw_decode(self._text, self._at)
         except json.JSONDecodeError as error:
             self._fail(error.msg[:1].lower() + error.msg[1:], error.pos)
         if not text.isascii() and _HALF_PAIR.search(text):
