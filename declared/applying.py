@@ -27,6 +27,7 @@ from ..broker.model.descriptions import (
     DEFAULT_RULE_NAME,
     AuthorizationRule,
     EntityDescription,
+    FalseFilter,
     QueueDescription,
     RuleDescription,
     SelectorFilter,
@@ -408,6 +409,11 @@ class _Applier:
         if violations:
             raise _Refused("; ".join(map(str, violations)))
         known = next((each for each in subscription.rules if entity_key(each.name) == entity_key(rule_name)), None)
+        if _is_no_default(subscription, rule):
+            if known is None:
+                return Status.UNCHANGED, ""
+            self._port.remove_rule(subscription.path, known.name)
+            return Status.REMOVED, "it is declared to match nothing"
         if known is None:
             self._port.add_rule(subscription.path, rule)
             return Status.CREATED, ""
@@ -521,6 +527,17 @@ def _of_subscription(subscription: SubscriptionDescription, rule: RuleDescriptio
         return rule
     own = rule.filter
     return replace(rule, filter=SelectorFilter(own.expression)) if type(own) is SqlFilter else rule
+
+
+def _is_no_default(subscription: SubscriptionDescription, rule: RuleDescription) -> bool:
+    """Whether a rule stands for a default rule that is not wanted.
+
+    The service makes `$Default` with each subscription, and a template can't delete it: azurerm and azure-native have a
+    resource or an option of their own for that (terraform-provider-azurerm#32430, pulumi-azure-native#4489). The export
+    as a template writes one that matches nothing, and so do people. Taken away, the same messages match.
+    """
+    is_default = entity_key(rule.name) == entity_key(DEFAULT_RULE_NAME) and subscription.jms is None
+    return is_default and type(rule.filter) is FalseFilter and rule.action is None
 
 
 def _rule_parts(one: RuleDescription, other: RuleDescription) -> list[tuple[str, object, object]]:

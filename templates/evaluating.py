@@ -150,9 +150,9 @@ class Scope:
             case dict() | list():
                 budget.deeper("a value")
                 try:
-                    if isinstance(written, list):
-                        return [self._part(each) for each in written]
-                    return self._object(written)
+                    whole = [self._part(e) for e in written] if isinstance(written, list) else self._object(written)
+                    budget.made(whole)
+                    return whole
                 finally:
                     budget.depth -= 1
             case _:
@@ -240,7 +240,10 @@ class Scope:
         name = tree.name.removeprefix("sys.").removeprefix("az.")
         special = _SPECIAL.get(name)
         if special is not None:
-            return special(self, tree)
+            made = special(self, tree)
+            if name in _WITH_LAMBDAS:
+                self.setting.budget.made(made)
+            return made
         if name in self.functions:
             return self._own_function(tree, self.functions[name])
         given = [self.run(each) for each in tree.arguments]
@@ -740,6 +743,7 @@ _SPECIAL: Final[Mapping[str, Special]] = {
     "utcnow": _utc_now,
     "variables": _variable,
 }
+_WITH_LAMBDAS: Final = frozenset({"filter", "groupby", "map", "mapvalues", "reduce", "sort", "toobject"})
 CLOUD_FUNCTIONS: Final = frozenset(
     {
         *("deployer", "externalinput", "getsecret", "managementgroup", "pickzones", "providers"),

@@ -492,8 +492,9 @@ class _Template:
         if not isinstance(link, dict):
             raise Unresolved("it has no template")
         target = scope.value(link.get("relativePath") or link.get("uri") or link.get("id") or "")
-        for path in _ends(target) if self._reading.linked is not None and "id" not in link else ():
-            found = self._reading.linked(path)
+        linked = self._reading.linked
+        for path in [] if linked is None or "id" in link else _ends(target):
+            found = linked(path) if linked is not None else None
             if found is not None:
                 return found
         shown = quoted(_shown(target)) if isinstance(target, str | Mixed) else "a link"

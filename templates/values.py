@@ -90,7 +90,10 @@ class Budget:
 
     def made(self, value: object) -> None:
         """Count what a function has made. TooMuch."""
-        self._weight += weight(value)
+        found = weight(value)
+        if isinstance(value, list | dict):
+            self.step(found // 8)
+        self._weight += found
         if self._weight > WEIGHT_MAX:
             raise TooMuch(f"its values have more than {WEIGHT_MAX} characters in all; make its texts shorter")
 
@@ -102,16 +105,20 @@ class Budget:
 
 
 def weight(value: object) -> int:
-    """Characters and items of a value that a function has made, each item of a list once."""
-    match value:
-        case str():
-            return len(value)
-        case list():
-            return sum(len(each) + 1 if isinstance(each, str | list | dict) else 1 for each in value)
-        case dict():
-            return sum(len(str(name)) + (len(each) if isinstance(each, str) else 1) for name, each in value.items())
-        case _:
-            return 1
+    """Characters and values in this one, all that are within each other; not more than is allowed is counted.
+
+    A list that holds another one twice is as large as if it were written out: who walks it walks it twice.
+    """
+    found, left = 0, [value]
+    while left and found <= WEIGHT_MAX:
+        each = left.pop()
+        found += len(each) + 1 if isinstance(each, str) else 1
+        if isinstance(each, list):
+            left += each
+        elif isinstance(each, dict):
+            left += each.values()
+            found += sum(map(len, each))
+    return found
 
 
 def unknown_in(value: object) -> Unknown | None:

@@ -33,11 +33,9 @@ if TYPE_CHECKING:
     from ..importing.messages import Copied
     from ..kit.remote import RemoteEmubus
 
-TEMPLATE_CHARS_MAX: Final = 16 << 20
-"""The service takes 4 MB."""
 STATE_CHARS_MAX: Final = 64 << 20
 """A plan of a landscape with its configuration and prior state; a stack with all outputs."""
-TEMPLATE_DEPTH_MAX: Final = 100
+STATE_DEPTH_MAX: Final = 100
 _EMULATOR: Final = "usedevelopmentemulator=true"
 _SOURCES: Final = ("namespace", "arm", "terraform", "pulumi")
 
@@ -46,7 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("entity", nargs="?", metavar="ENTITY", help="with --lines: the queue or topic")
     parser.add_argument("--lines", type=Path, metavar="FILE", help="send messages of JSON Lines; -: stdin")
     parser.add_argument("--namespace", metavar="CS", help="connection string (Manage) of the namespace to read")
-    parser.add_argument("--arm", type=Path, metavar="FILE", help="read an ARM template (`bicep build` makes one)")
+    parser.add_argument(
+        "--arm", type=Path, metavar="FILE", help="read an ARM template: JSON, or Bicep with its compiler"
+    )
     parser.add_argument("--parameters", type=Path, metavar="FILE", help="with --arm: the values of its parameters")
     parser.add_argument("--terraform", type=Path, metavar="FILE", help="read what `terraform show -json` prints")
     parser.add_argument("--pulumi", type=Path, metavar="FILE", help="read what `pulumi stack export` prints")
@@ -159,19 +159,12 @@ def _source_of(parsed: argparse.Namespace) -> tuple[ConnectionString, bool, Path
 
 
 def _of_template(parsed: argparse.Namespace) -> Resources:
-    """The resources of an ARM template."""
-    from ..importing.arm import parameters_in, read_template
-    from ..importing.expressions import TooMuch, Unresolved
+    """The resources of an ARM template or a Bicep file; what stands for parameters without a value is said."""
+    from ..importing.template_file import read_template_file  # loads the evaluator of templates
 
-    read: Path = parsed.parameters or parsed.arm
-    try:
-        parameters = {} if parsed.parameters is None else parameters_in(_json(parsed.parameters))
-        read = parsed.arm
-        return read_template(_json(parsed.arm), parameters).resources(str(parsed.arm))
-    except (Unresolved, TooMuch) as error:
-        raise CommandError(f"{read}: {error}", EXIT_USAGE) from error
-    except RecursionError:
-        raise CommandError(f"{read}: its values are nested too deeply", EXIT_USAGE) from None
+    found = read_template_file(parsed.arm, parsed.parameters)
+    write_notes(f"emubus: {one_line(each)}; give it with --parameters" for each in found.notes)
+    return found.resources
 
 
 def _of_terraform(path: Path) -> Resources:
@@ -192,17 +185,17 @@ def _of_pulumi(path: Path) -> Resources:
         raise CommandError(f"{path}: {error}", EXIT_USAGE) from None
 
 
-def _json(path: Path, chars_max: int = TEMPLATE_CHARS_MAX) -> dict[str, object]:
+def _json(path: Path, chars_max: int) -> dict[str, object]:
     try:
         with path.open(encoding="utf-8-sig") as file:
             text = file.read(chars_max + 1)
         if len(text) > chars_max:
             raise ConfigError(f"{path} has more than {chars_max} characters; that is no template")
         found: object = json.loads(text)
-        if is_deeper(found, TEMPLATE_DEPTH_MAX):
+        if is_deeper(found, STATE_DEPTH_MAX):
             raise RecursionError
     except RecursionError:
-        raise ConfigError(f"{path} is nested more than {TEMPLATE_DEPTH_MAX} levels deep") from None
+        raise ConfigError(f"{path} is nested more than {STATE_DEPTH_MAX} levels deep") from None
     except OSError as error:
         raise ConfigError(f"{path} can't be read: {error.strerror}") from error
     except ValueError as error:

@@ -29,7 +29,6 @@ from emubus.broker.model.descriptions import (
 )
 from emubus.broker.model.profiles import Profile
 from emubus.config import Auth
-from emubus.importing.expressions import Scope, Unresolved
 from emubus.testing import EmubusServer
 
 from ..http.control.client import Http
@@ -196,17 +195,17 @@ def test_an_arm_template_with_five_entities_gives_five(emubus: CommandLine, tmp_
     template.write_text(json.dumps(TEMPLATE))
     parameters.write_text(json.dumps({"parameters": {"ns": {"value": "n"}, "queues": {"value": ["x", "y"]}}}))
     ended = emubus("import", "--arm", str(template), "--parameters", str(parameters), "--json")
-    made = ["x-1", "y-2", "nested", "events", "events/Subscriptions/mine"]
+    made = ["x-1", "y-2", "events", "events/Subscriptions/mine", "nested"]
     assert (ended.code, ended.json["entities"]) == (1, made)
     assert ended.json["passed_over"] == [
-        "Microsoft.ServiceBus/namespaces/queues n/x-1: the property isNew",
-        "Microsoft.ServiceBus/namespaces/queues n/y-2: the property isNew",
+        "queue x-1: the property isNew",
+        "queue y-2: the property isNew",
         "1 resource of other services: Microsoft.Storage/storageAccounts",
     ]
     assert ended.err.splitlines()[3:] == [
-        "emubus: error: left out Microsoft.ServiceBus/namespaces/queues "
-        f"[concat(parameters('ns'), '/', variables('unique'))]: resourceGroup() is not literal ({template})",
-        "emubus: error: 1 left out of 9 resources; what the other lines say is done",
+        "emubus: error: left out queue …: its name depends on what is not known: resourceGroup() is a value of the "
+        f"cloud ({template}:1 $.resources[3])",
+        "emubus: error: 1 left out of 8 resources; what the other lines say is done",
     ]
     assert emubus.json("show", "x-1")["properties"]["lock_duration_ms"] == 30_000
     default, rule = emubus.json("rules", "events/mine")["rules"]
@@ -222,7 +221,7 @@ def test_what_can_be_wrong_with_a_template(emubus: CommandLine, tmp_path: Path) 
     assert (refused.code, refused.out) == (1, "there are no entities\n")
     assert "LockDuration is PT1H; allowed is PT5S to PT5M" in refused.err
     file.write_text(json.dumps({"resources": [{**queue, "name": "[parameters('none')]"}]}))
-    assert "the parameter 'none' has no value" in emubus("import", "--arm", str(file)).err
+    assert "the template has no parameter 'none'" in emubus("import", "--arm", str(file)).err
     file.write_text("[")
     assert "is not JSON" in emubus("import", "--arm", str(file)).err
 
@@ -260,7 +259,8 @@ def test_json_that_is_no_template_is_refused_with_one_line(emubus: CommandLine, 
     ended = emubus("import", "--arm", str(file))
 
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith(f"emubus: error: {file}: what must be an object is of type ")
+    assert ended.err.startswith(f"emubus: error: {file}: ")
+    assert "what must be an " in ended.err
 
 
 def test_parameters_that_are_no_object_are_refused_by_the_name_of_their_file(
@@ -272,54 +272,10 @@ def test_parameters_that_are_no_object_are_refused_by_the_name_of_their_file(
 
     ended = emubus("import", "--arm", str(template), "--parameters", str(values))
 
-    assert (ended.code, ended.err) == (2, f"emubus: error: {values}: what must be an object is of type int\n")
-
-
-@pytest.mark.parametrize(
-    ("expression", "expected"),
-    [
-        ("plain", "plain"),
-        ("[[plain]", "[plain]"),
-        ("[concat('it''s ', 1, true())]", "it's 1true"),
-        ("[if(equals(parameters('A').b[1], 2), 'yes', 'no')]", "yes"),
-        ("[join(union(createArray('a'), createArray('a', 'b')), ',')]", "a,b"),
-        ("[format('{0}-{1}', padLeft(3, 2, '0'), last(split('a/b', '/')))]", "03-b"),
-        ("[variables('v')]", "VALUE"),
-        ("[union(createObject('a', 1), createObject('a', 2, 'b', 3)).b]", 3),
-    ],
-)
-def test_expressions_are_evaluated(expression: str, expected: object) -> None:
-    scope = Scope({"a": {"b": [1, 2]}}, {"v": "[toUpper('value')]"})
-    assert scope.value(expression) == expected
-
-
-@pytest.mark.parametrize(
-    "expression",
-    [
-        *(
-            "[newGuid()]",
-            "[parameters('x')]",
-            "[variables('loop')]",
-            "[copyIndex()]",
-            "[concat('a']",
-            "[a.b]",
-            "['a' 'b']",
-        ),
-        *(
-            "[div(1, 0)]",
-            "[createArray(1)[4]]",
-            "[createArray(1).a]",
-            "[true().a]",
-            "[substring(1)]",
-            "[#]",
-            "[]",
-            "[add('a', 1)]",
-        ),
-    ],
-)
-def test_what_is_not_literal_is_not_guessed(expression: str) -> None:
-    with pytest.raises(Unresolved):
-        Scope({}, {"loop": "[variables('loop')]"}).value(expression)
+    assert (ended.code, ended.err) == (
+        2,
+        f"emubus: error: {values}: parameters: what must be an object is of type int\n",
+    )
 
 
 def test_an_exported_template_and_exported_commands_make_the_same_entities(emubus: CommandLine, tmp_path: Path) -> None:

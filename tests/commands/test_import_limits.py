@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from emubus.importing import arm, atom, expressions
-from emubus.importing.arm import read_template
-from emubus.importing.expressions import TEXT_CHARS_MAX, Scope, TooMuch, Unresolved
+from emubus.importing import atom
+from emubus.templates import reading
+from emubus.templates.evaluating import Lazy, Scope
+from emubus.templates.reading import evaluate
+from emubus.templates.values import TEXT_CHARS_MAX, TooMuch, Unresolved
 
 from .conftest import CommandLine
 from .hostile import HostileServer, answer, hostile_server
@@ -33,7 +35,7 @@ def nested(resources: list[object], count: int) -> dict[str, object]:
 
 
 def loops(depth: int) -> dict[str, object]:
-    inner = nested([], 10_000)
+    inner = nested([queue("n/q")], 10_000)
     for _ in range(depth):
         inner = nested([inner], 10_000)
     return inner
@@ -46,11 +48,11 @@ def doubling(function: str) -> dict[str, object]:
 
 LONG: dict[str, object] = {
     "variables": {"v": f"[padLeft('', {TEXT_CHARS_MAX - 9}, 'x')]"},
-    "resources": [queue("[concat('ns/', variables('v'))]") for _ in range(100)],
+    "resources": [queue("[concat('ns/', variables('v'))]") for _ in range(200)],
 }
 TOO_MUCH: Mapping[str, dict[str, object]] = {
     "loops in loops": {"resources": [loops(5)]},
-    "loops of what is passed over": {"resources": [nested([{"type": "x", "name": "y"}] * 10, 10_000)]},
+    "loops of what is left out": {"resources": [nested([queue("y")] * 10, 10_000)]},
     "many queues": {
         "resources": [
             {**queue("[concat('ns/', copyIndex(), 'x')]"), "copy": {"name": "c", "count": 9_999}},
@@ -59,6 +61,15 @@ TOO_MUCH: Mapping[str, dict[str, object]] = {
         ]
     },
     "a list that doubles": doubling("createArray"),
+    "a list that is written twice": {
+        "variables": {f"v{n}": [f"[variables('v{n + 1}')]"] * 2 for n in range(30)} | {"v30": "a"},
+        "resources": [queue("[string(variables('v0'))]")],
+    },
+    "a list that is mapped twice": {
+        "variables": {f"v{n}": f"[map(range(0, 2), lambda('x', variables('v{n + 1}')))]" for n in range(30)}
+        | {"v30": "a"},
+        "resources": [queue("[string(variables('v0'))]")],
+    },
     "long texts, often": LONG,
 }
 UNRESOLVED = (
@@ -85,7 +96,7 @@ UNRESOLVED = (
     "concat(range(0, 9000), range(0, 9000))",
     "string(createArray(padLeft('', 100000, 'x'), padLeft('', 100000, 'x')))",
     "concat(" * 50_000 + "'a'" + ")" * 50_000,
-    "substring(" * 40 + "'a'" + ", 0)" * 40,
+    "substring(" * 70 + "'a'" + ", 0)" * 70,
     "variables('a')",
 )
 
@@ -93,35 +104,37 @@ UNRESOLVED = (
 @pytest.mark.parametrize("what", TOO_MUCH)
 def test_a_template_that_grows_without_end_is_refused_as_a_whole(what: str) -> None:
     with pytest.raises(TooMuch):
-        read_template(TOO_MUCH[what], {})
+        evaluate(TOO_MUCH[what], {})
 
 
 @pytest.mark.parametrize("expression", UNRESOLVED, ids=lambda text: text[:30])
 def test_a_value_that_grows_is_not_made(expression: str) -> None:
-    variables = {"a": "[variables('b')]", "b": "[variables('a')]"}
+    variables: dict[str, Lazy] = {}
+    scope = Scope(variables=variables)
+    variables |= {a: Lazy(a, lambda b=b: scope.value(f"[variables('{b}')]")) for a, b in ("ab", "ba")}  # type: ignore[misc]
     with pytest.raises(Unresolved):
-        Scope(variables=variables).value(f"[{expression}]")
+        scope.value(f"[{expression}]")
 
 
 def test_a_text_that_doubles_is_passed_over() -> None:
-    found = read_template(doubling("concat"), {})
-    (line,) = found.passed_over
-    assert f"the text would have more than {TEXT_CHARS_MAX} characters" in line
+    found = evaluate(doubling("concat"), {})
+    (line,) = found.resources.left_out
+    assert f"the text would have more than {TEXT_CHARS_MAX} characters" in line.why
 
 
 def test_what_is_large_but_of_use_is_read() -> None:
     many = {**queue("[concat('ns/q', copyIndex())]"), "copy": {"name": "c", "count": 9_000}}
-    assert len(read_template({"resources": [many]}, {}).queues) == 9_000
+    assert len(evaluate({"resources": [many]}, {}).resources.declared) == 9_000
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ('{"resources": ' + "[" * 50_000 + "]" * 50_000 + "}", "is nested more than 100 levels deep"),
-        ('{"resources": ' + "[" * 150 + "]" * 150 + "}", "is nested more than 100 levels deep"),
+        ('{"resources": ' + "[" * 50_000 + "]" * 50_000 + "}", "nested more than 64 deep"),
+        ('{"resources": ' + "[" * 150 + "]" * 150 + "}", "nested more than 64 deep"),
         ('{"resources": ' + "9" * 5_000 + "}", "is not JSON"),
         ("[]", "is not a JSON object"),
-        (json.dumps({"resources": [loops(5)]}), f"it takes more than {expressions.STEPS_MAX} steps to evaluate"),
+        (json.dumps({"resources": [loops(5)]}), "it makes more than 10000 entities"),
     ],
 )
 def test_a_file_that_grows_is_one_line(offline: CommandLine, tmp_path: Path, text: str, why: str) -> None:
@@ -134,9 +147,9 @@ def test_a_file_that_grows_is_one_line(offline: CommandLine, tmp_path: Path, tex
 
 
 def test_lines_that_are_passed_over_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arm, "LINES_MAX", 5)
+    monkeypatch.setattr(reading, "LINES_MAX", 5)
     with pytest.raises(TooMuch, match="more than 5 of its resources"):
-        read_template({"resources": [{"type": "x", "name": "y"}] * 10}, {})
+        evaluate({"resources": [queue("y")] * 10}, {})
 
 
 @pytest.fixture

@@ -35,8 +35,8 @@ from emubus.config_file.json_schema import schema
 from emubus.config_file.reading import parse_config
 from emubus.config_file.writing import config_json
 from emubus.declared.applying import Status, apply
-from emubus.importing.arm import read_template
 from emubus.importing.to_file import FutureNamespace
+from emubus.templates.reading import evaluate
 from emubus.testing import EmubusServer
 from emubus.web.atom.descriptions import ReadContext, subscription_in, top_level_in
 from emubus.web.atom.entries import entity_entry
@@ -109,10 +109,10 @@ def test_an_arm_template_is_read_as_the_entity_that_it_was_made_of(
     entity = with_value(kind, row)
     template = arm_template(config_of(entity))
     assert f'"{row.name[0].lower()}{row.name[1:]}"' in json.dumps(template)
-    found = read_template(template, {})
-    assert found.passed_over == []
+    found = evaluate(template, {}).resources
+    assert found.left_out == ()
     namespace = FutureNamespace(LIMITS_HERE)
-    results = asyncio.run(apply(found.resources("template"), namespace))
+    results = asyncio.run(apply(found, namespace))
     assert {each.status for each in results} == {Status.CREATED}
     assert namespace.find(path_of(entity)) == entity
 

@@ -140,7 +140,8 @@ class Deploying:
         except TooMuch as error:
             raise bad(f"Deployment template validation failed: {error}.", "InvalidTemplate") from None
         left_out = [str(each) for each in found.resources.left_out if each.is_entity]
-        problems = [*found.problems, *left_out]
+        missing = [f"the parameter '{each}' has no value" for each in found.missing]
+        problems = [*missing, *found.problems, *left_out]
         if problems:
             raise bad(f"Deployment template validation failed: {'; '.join(problems[:20])}.", "InvalidTemplate")
         return found
