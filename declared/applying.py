@@ -10,6 +10,8 @@ what is found and what is changed by it, so that requests of others may come bet
 
 [1] "Properties that aren't included in the template are reset to the default values": azure-resource-manager/templates/
 deployment-modes, *Incremental mode*.
+[2] Both providers have got a switch that deletes it, proved against Azure: pulumi/pulumi-azure-native#4799, and
+hashicorp/terraform-provider-azurerm#32452. One report says otherwise (hashicorp/terraform-provider-azurerm#20718).
 """
 
 from __future__ import annotations
@@ -157,7 +159,7 @@ async def apply(
     """Apply resources; the results as they were declared, then those of what readers left out.
 
     `whole_rules`: a subscription whose rules are declared has no others afterwards, as in a copy of a namespace.
-    Without it ARM's way: a rule that nobody declares stays, also `$Default`, which a new subscription has.
+    Without it ARM's way: a rule that nobody declares stays, also `$Default`, which a new subscription has [2].
     `sets_targets=False` leaves what entities forward to as it is, so that messages may be copied first.
     """
     applier = _Applier(port, resources.declared, sets_targets)

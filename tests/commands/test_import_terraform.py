@@ -526,3 +526,8 @@ def test_a_file_that_is_shaped_otherwise_is_read_as_far_as_it_goes(name: str, va
 
 def test_settings_have_no_row_among_the_types() -> None:
     assert not SETTINGS & set(TYPES)
+
+
+def test_the_page_names_each_type() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "BICEP_AND_TERRAFORM.md").read_text()
+    assert [each for each in (*TYPES, *SETTINGS) if f"`{each}`" not in page] == []
