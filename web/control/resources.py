@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Final
 
 from ...declared.applying import Result, Status
-from ...declared.resources import PATH_LENGTHS, Declared, Kind, Origin, Resources
+from ...declared.resources import PATH_LENGTHS, Declared, Kind, LeftOut, Origin, Resources
 from ..applying import apply_resources
 from ..json_object import JsonObject
-from .endpoints import ControlCall, ControlRefusal, Endpoint
+from .endpoints import ControlCall, Endpoint
 from .message_json import NUMBER_MAX
 from .schema import anything, array, boolean, choice, default, integer, mapping, named, nullable, record, text
 
@@ -55,11 +55,11 @@ _RESULT: Final = named(
         "What became of a resource.",
         {
             "status": choice("What was done.", Status),
-            "what": text("Kind and path."),
-            "path": text("The path of a queue, topic or subscription; empty of the others."),
-            "why": text("In what it changed, or why it was not applied."),
-            "origin": text("Where it is written."),
-            "notes": array("Its parts that have no meaning here.", text("A part.")),
+            "what": text("Kind and path.", chars_max=BYTES_MAX),
+            "path": text("The path of a queue, topic or subscription; empty of the others.", chars_max=BYTES_MAX),
+            "why": text("In what it changed, or why it was not applied.", chars_max=BYTES_MAX),
+            "origin": text("Where it is written.", chars_max=BYTES_MAX),
+            "notes": array("Its parts that have no meaning here.", text("A part.", chars_max=BYTES_MAX)),
         },
     ),
 )
@@ -101,23 +101,27 @@ def result_json(result: Result) -> dict[str, object]:
     }
 
 
-def _resource_in(number: int, given: JsonObject) -> Declared:
-    """ControlRefusal (400) for a path with another number of names."""
+def _resource_in(given: JsonObject) -> Declared | LeftOut:
+    """The resource, or why it is none: its path has another number of names."""
     kind, path = Kind(given.one("kind", str)), tuple(given.list_of("path", str))
-    if len(path) not in PATH_LENGTHS[kind]:
-        allowed = " or ".join(map(str, PATH_LENGTHS[kind]))
-        raise ControlRefusal(400, f"body.resources[{number}].path has {len(path)} names; {allowed} name a {kind}.")
     place = given.object_of("origin")
     origin = Origin(place.optional("file", str) or "", place.optional("line", int), place.optional("path", str) or "")
-    return Declared(kind, path, given.object_of("properties"), origin, given.one("namespace", str))
+    if len(path) in PATH_LENGTHS[kind]:
+        return Declared(kind, path, given.object_of("properties"), origin, given.one("namespace", str))
+    allowed = " or ".join(map(str, PATH_LENGTHS[kind]))
+    what = f"{kind} {'/'.join(path)}".rstrip()
+    return LeftOut(what, f"its path has {len(path)} names; it must have {allowed}", origin=origin)
 
 
 async def apply_declared(call: ControlCall) -> object:
-    resources = [_resource_in(number, each) for number, each in enumerate(call.body.objects_of("resources"))]
+    read = [_resource_in(each) for each in call.body.objects_of("resources")]
     results = await apply_resources(
         call.services,
         f"import from {call.request.remote}",
-        Resources(tuple(resources)),
+        Resources(
+            tuple(each for each in read if isinstance(each, Declared)),
+            tuple(each for each in read if isinstance(each, LeftOut)),
+        ),
         whole_rules=call.body.one("whole_rules", bool),
         sets_targets=call.body.one("sets_targets", bool),
     )

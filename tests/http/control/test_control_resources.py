@@ -36,7 +36,6 @@ def test_each_resource_has_a_result_and_what_is_refused_is_logged() -> None:
 @pytest.mark.parametrize(
     ("resource", "error"),
     [
-        ({**queue("a"), "path": ["a", "b"]}, "body.resources[0].path has 2 names; 1 name a queue."),
         ({**queue("a"), "kind": "bus"}, "body.resources[0].kind"),
         ({"kind": "queue", "path": ["a"]}, "properties"),
     ],
@@ -45,3 +44,13 @@ def test_what_is_no_resource_is_refused_with_its_place(resource: dict[str, Any],
     with EmubusServer([]) as server:
         answer = Http(server.http_port).ask("POST", "/resources", {"resources": [resource]})
         assert (answer.status, error in answer.json["error"]["message"]) == (400, True), answer.json
+
+
+def test_a_path_with_another_number_of_names_is_left_out() -> None:
+    with EmubusServer([]) as server:
+        body = {"resources": [{**queue("a"), "path": ["a", "b"]}, queue("c")]}
+        results = Http(server.http_port).post("/resources", body)["results"]
+        assert [(each["status"], each["what"], each["why"]) for each in results] == [
+            ("created", "queue c", ""),
+            ("left out", "queue a/b", "its path has 2 names; it must have 1"),
+        ]
