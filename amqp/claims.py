@@ -50,7 +50,7 @@ class Claims:
 
     def show_key(self, name: str, key: str) -> None:
         """Keep what a key opens; BrokerError if it is none of ours."""
-        self.keep(self._access.claim_of_key(name, key))
+        self.keep(self._access.claim_of_key(name, key, self._clock.now_ms()))
 
     def require(self, need: Need) -> None:
         """BrokerError with the service's sentence unless one of the rights is there.
@@ -90,13 +90,15 @@ class Claims:
         """Whether the client has shown any valid claim; without verification every client counts as if it had."""
         now = self._clock.now_ms()
         return not self._access.verify or any(
-            (claim.expires_at is None or now < claim.expires_at) and self._access.current(claim) is not None
+            (claim.expires_at is None or now < claim.expires_at)
+            and self._access.current(claim) is not None
+            and self._access.opens_anything(claim)
             for claim in self._by_path.values()
         )
 
     def keys_changed(self) -> None:
-        """An entity or the namespace has other keys than before."""
-        if any(claim.key_name for claim in self._by_path.values()):
+        """An entity or the namespace has other keys than before, or an identity other roles."""
+        if any(claim.key_name or claim.principals for claim in self._by_path.values()):
             self._expired()
 
     def close(self) -> None:
@@ -113,8 +115,9 @@ class Claims:
         if claim.path not in self._by_path and len(self._by_path) >= self._claims_max:
             raise service_errors.tokens_exceeded(self._claims_max)
         self._by_path[claim.path] = claim
-        self.were_shown = True
-        self._shown(claim.identity)
+        if self._access.opens_anything(claim):
+            self.were_shown = True
+            self._shown(claim.identity)
         if claim.expires_at is not None:
             self._arm(claim.expires_at)
 

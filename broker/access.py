@@ -1,7 +1,9 @@
-"""Access control: shared keys, the tokens signed with them, and the claims of a connection.
+"""Access control: shared keys, the tokens signed with them, tokens of identities, and the claims of a connection.
 
-Knows the SAS token [wire 2.3], authorisation rules with their rights, and the longest-prefix rule [wire 2.2].
-Does not know connections and clocks: the caller keeps its claims and passes the time.
+Knows the SAS token [wire 2.3], authorisation rules with their rights, and the longest-prefix rule [wire 2.2]. Asks
+`tokens.py` whom another token names, and `roles.py` what that identity may do when it does it: a role counts from the
+moment it is assigned until it is taken away, whenever the token was put. Does not know connections and clocks: the
+caller keeps its claims and passes the time.
 Without verification it accepts every token and key, like Microsoft's emulator.
 """
 
@@ -23,13 +25,19 @@ from .address import parse_address
 from .errors import BrokerError, Condition
 from .hosts import host_of
 from .keys import ALL_RIGHTS, Right, SharedKey
+from .roles import Roles
+from .tokens import Issuer, is_for_messages, is_token
 
 DEFAULT_KEY_NAME: Final = "RootManageSharedAccessKey"
 DEFAULT_KEY: Final = "SAS_KEY_VALUE"
 _SAS_PREFIX: Final = "sharedaccesssignature "
+_BEARER_PREFIX: Final = "bearer "
 _EXPIRY: Final = re.compile(r"\d{1,15}(?:\.\d{1,15})?", re.ASCII)
 """Unix seconds. Scripts write fractions (ServiceBusJavaScriptSdk, `time.time()` in Python)."""
 
+
+TOKEN_USER: Final = "$jwt"
+"""The user name with which a token is shown as a password."""
 
 DEFAULT_SHARED_KEY: Final = SharedKey(DEFAULT_KEY_NAME, DEFAULT_KEY)
 """The key in Microsoft's connection string for its emulator."""
@@ -42,6 +50,7 @@ class Claim:
     `is_of_entity`: the claim comes from a key of the entity at that path. It opens the entity and its subscriptions,
     but no other entity whose name begins with the path. It holds as long as the entity, or the namespace, has that key,
     `key_text` being one of its two texts under `key_name` (`Access.current`). `identity` names the key among all keys.
+    `principals`: the claim comes from the token of an identity, whose roles give the rights; `rights` is empty then.
     """
 
     path: str
@@ -51,6 +60,7 @@ class Claim:
     key_name: str = ""
     key_text: str = field(default="", repr=False)
     identity: str = field(default="", compare=False)
+    principals: tuple[str, ...] = ()
 
     def covers(self, path: str) -> bool:
         """Whether this claim applies to an entity path in compared form."""
@@ -142,7 +152,7 @@ class Access:
     `keys` are those of the namespace as it was configured, which requests may change. `entity_keys(path)` returns the
     current keys of the entities at or above a path, with None those of all entities. `is_elsewhere(host)` says whether
     a host names another namespace of this process: a token for it is none for this one, though the two may have the
-    same key.
+    same key. `roles` say what the identities of tokens may do; without them an identity may do all.
     """
 
     def __init__(
@@ -153,8 +163,13 @@ class Access:
         authority: str = "localhost",
         entity_keys: Callable[[str | None], Iterable[SharedKey]] = _no_keys,
         is_elsewhere: Callable[[str], bool] = _nowhere,
+        issuer: Issuer | None = None,
+        roles: Roles | None = None,
     ) -> None:
+        assert verify or roles is None, "who is not asked for a token has no roles"
         self.configured = self._keys = tuple(keys)
+        self._issuer = issuer or Issuer()
+        self.roles = roles
         self._entity_keys = entity_keys
         self.verify = verify
         self._authority = authority
@@ -178,6 +193,9 @@ class Access:
         path = _compared(audience)
         if not self.verify:
             return Claim(path, ALL_RIGHTS)
+        bearer = _bearer(token)
+        if bearer is not None:
+            return self._claim_of_identity(bearer, path, now)
         parsed = parse_token(token)
         named = self._named(parsed.key_name, path)
         signed = [(key, text) for key in named for text in _texts(key) if _has_signed(text, parsed)]
@@ -195,10 +213,27 @@ class Access:
                     return _claim(key, text, path, parsed.expires_at)
         raise _refusal(f"InvalidAudience: The token is not valid for '{self._resource(path)}'.")
 
-    def claim_of_key(self, name: str, key: str) -> Claim:
-        """Return the claim of a plain key (SASL PLAIN). Raises BrokerError for an unknown key."""
+    def _claim_of_identity(self, token: str, path: str, now: int) -> Claim:
+        """The claim of an identity's token on a path. BrokerError."""
+        found = self._issuer.read(token, now)
+        if not is_for_messages(found.audience, self._authority):
+            # azure-sdk-for-js 26360, azure-docs 19707
+            raise _refusal("InvalidAudience: Invalid authorization token audience.")
+        name = f"identity {found.identity.client_id}"
+        if self.roles is None:
+            return Claim(path, ALL_RIGHTS, found.expires_at, identity=name)
+        principals = found.identity.principals
+        return Claim(path, frozenset(), found.expires_at, identity=name, principals=principals)
+
+    def claim_of_key(self, name: str, key: str, now: int | None = None) -> Claim:
+        """Return the claim of a plain key (SASL PLAIN), or of a token in its place. Raises BrokerError if it is none.
+
+        JMS clients show the token of an identity so [wire 1.2]; it is taken where `now` says whether it is over.
+        """
         if not self.verify:
             return Claim("", ALL_RIGHTS)
+        if name == TOKEN_USER and now is not None:
+            return self._claim_of_identity(key, "", now)
         for known in self._named(name, None):
             if any(_equal(key, text) for text in _texts(known)):
                 return _claim(known, key, _compared(known.scope or ""), None)
@@ -214,6 +249,16 @@ class Access:
                 return replace(claim, rights=key.rights)
         return None
 
+    def opens_anything(self, claim: Claim) -> bool:
+        """Whether a claim gives any right. Anybody may get the token of an identity without roles."""
+        return not claim.principals or self.roles is None or self.roles.know(claim.principals)
+
+    def _rights(self, claim: Claim, path: str) -> frozenset[Right]:
+        """What a claim that covers a path gives there."""
+        if self.roles is None or not claim.principals:
+            return claim.rights
+        return self.roles.rights(claim.principals, path)
+
     def claims_allow(self, claims: Iterable[Claim], address: str, right: Right, now: int | None = None) -> bool:
         """Whether the longest claim on an address has a right; with `now`, expired claims do not count."""
         if not self.verify:
@@ -226,7 +271,9 @@ class Access:
         ]
         longest = max((len(claim.path) for claim in covering), default=-1)
         return any(
-            right in claim.rights or Right.MANAGE in claim.rights for claim in covering if len(claim.path) == longest
+            not {right, Right.MANAGE}.isdisjoint(self._rights(claim, path))
+            for claim in covering
+            if len(claim.path) == longest
         )
 
     def require(self, claims: Iterable[Claim], address: str, right: Right, now: int | None = None) -> None:
@@ -240,6 +287,13 @@ class Access:
 
     def _resource(self, path: str) -> str:
         return f"sb://{self._authority}/{path}"
+
+
+def _bearer(text: str) -> str | None:
+    """The token of an identity in an HTTP header, or as SDKs put it over AMQP; None for any other text."""
+    if text[: len(_BEARER_PREFIX)].lower() == _BEARER_PREFIX:
+        return text[len(_BEARER_PREFIX) :].strip()
+    return text if is_token(text) else None
 
 
 def _refusal(description: str) -> BrokerError:

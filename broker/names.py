@@ -24,6 +24,8 @@ class KeptFile(StrEnum):
     TEMPLATES = "templates.json"
     ARM = "arm.json"
     KEYS = "keys.json"
+    ROLES = "roles.json"
+    TOKEN_KEY = "token-key.pem"
     NAMESPACES = "namespaces.json"
     """The other namespaces of the process; in the folder of the first one."""
 

@@ -95,7 +95,8 @@ def _claim(request: web.Request, services: Services, address: str, now: int) -> 
     if token is None:
         raise BrokerError(Condition.UNAUTHORIZED_ACCESS, "MissingToken: The authorization header was not found.")
     claim = services.access.put_token(token, address, now, asked=request.rel_url.raw_path)
-    _mark_known(request, claim)
+    if services.access.opens_anything(claim):
+        _mark_known(request, claim)
     return claim
 
 
