@@ -33,6 +33,8 @@ class Facts(TypedDict):
     admin_connection_string: str
     tls_connection_string: str | None
     ca_file: str | None
+    identity_variables: dict[str, str]
+    """What gives programs a managed identity, where they could use one."""
     config_file: str | None
     entities: list[str]
 
@@ -58,6 +60,7 @@ def facts(config: Config, ports: Mapping[str, int], ca_file: Path | None, entiti
         "admin_connection_string": connection_string(ports["http"], plain),
         "tls_connection_string": connection_string(ports["amqp"], "") if has_tls else None,
         "ca_file": None if ca_file is None else str(ca_file),
+        "identity_variables": _identity_variables(config, f"http://{host}:{ports['http']}", has_tls=has_tls),
         "config_file": None if config.config_file is None else str(config.config_file),
         "entities": [path for _, path in entities],
     }
@@ -67,6 +70,14 @@ def _key(config: Config) -> SharedKey:
     if config.auth is Auth.NONE:
         return DEFAULT_SHARED_KEY
     return next((each for each in config.keys if Right.MANAGE in each.rights), DEFAULT_SHARED_KEY)
+
+
+def _identity_variables(config: Config, url: str, *, has_tls: bool) -> dict[str, str]:
+    """SDKs use a credential over TLS only."""
+    if not has_tls and config.auth is not Auth.RBAC:
+        return {}
+    header = "emubus" if config.gives_tokens_to_all else _key(config).key
+    return {"IDENTITY_ENDPOINT": f"{url}/msi/token", "IDENTITY_HEADER": header}
 
 
 SURVIVES: Final[Mapping[Durability, str]] = {
@@ -93,6 +104,10 @@ def banner(found: Facts, config: Config, entities: Sequence[tuple[str, str]]) ->
         rows.append(("TLS", shown(found["tls_connection_string"])))
     if found["ca_file"] is not None:
         rows.append(("CA", found["ca_file"]))
+    if found["identity_variables"]:
+        values = found["identity_variables"]
+        hidden = {} if config.gives_tokens_to_all else {"IDENTITY_HEADER": "(not shown)"}
+        rows.append(("Managed identity", " ".join(f"{name}={value}" for name, value in {**values, **hidden}.items())))
     rows += [("Configuration", config.entities_from or f"no file (--config, --queues, {JSON_VARIABLE})")]
     rows += [("Entities", _summary(entities))]
     rows += [("Durability", f"{config.durability.value}: {SURVIVES[config.durability]}")]

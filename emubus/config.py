@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from .broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME, DEFAULT_SHARED_KEY
+from .broker.directory import KnownIdentity
 from .broker.errors import BrokerError
-from .broker.keys import ALL_RIGHTS, SharedKey
+from .broker.keys import ALL_RIGHTS, Right, SharedKey
 from .broker.model.descriptions import QueueDescription, Topology
 from .broker.model.profiles import PREMIUM_PARTITION_COUNTS, Limits, Profile, defaults_of, limits_for
 from .broker.names import NamespaceName
+from .broker.roles import Role, RoleAssignment
 from .options import (
     HOST,
     HTTP_PORT,
@@ -54,6 +56,8 @@ class Auth(StrEnum):
 
     NONE = "none"
     SAS = "sas"
+    RBAC = "rbac"
+    """As `sas`, and the token of an identity opens what its roles give."""
 
 
 class Tls(StrEnum):
@@ -98,6 +102,8 @@ class NamespaceConfig:
     """A port of its own, 0 for a free one."""
     is_of_file: bool = False
     """Whether its entities are those of a Config.json, which are made again at each start."""
+    identities: tuple[KnownIdentity, ...] = ()
+    roles: tuple[RoleAssignment, ...] = ()
 
     @property
     def name(self) -> str:
@@ -123,6 +129,8 @@ class Config:
     http_port: int = 5300
     auth: Auth = Auth.NONE
     keys: tuple[SharedKey, ...] = ()
+    identities: tuple[KnownIdentity, ...] = ()
+    roles: tuple[RoleAssignment, ...] = ()
     tls: Tls = Tls.OFF
     tls_dir: Path = Path("emubus-data")
     """The folder of the development CA: the data folder, also for a server in memory."""
@@ -154,6 +162,14 @@ class Config:
     warnings: tuple[str, ...] = ()
     """As `notes`, of what people will miss: properties without effect, a configuration that is not used."""
 
+    @property
+    def gives_tokens_to_all(self) -> bool:
+        """Whether a token opens nothing that everybody could not open: it isn't verified, or everybody knows a key."""
+        is_known = any(
+            each.key == DEFAULT_KEY and Right.MANAGE in each.rights and each.scope is None for each in self.keys
+        )
+        return self.auth is Auth.NONE or is_known
+
 
 # ---------------------------------------------------------------- the options
 
@@ -171,6 +187,20 @@ def _failpoint(text: str) -> Failpoint:
     if name not in FAILPOINT_NAMES or not (occurrence.isascii() and occurrence.isdecimal() and int(occurrence)):
         raise ValueError(f"NAME:N with a NAME of {', '.join(FAILPOINT_NAMES)} and an N of 1 or more")
     return Failpoint(name, int(occurrence))
+
+
+def _roles(text: str) -> tuple[RoleAssignment, ...]:
+    found = []
+    for part in text.split(","):
+        client, _, rest = part.strip().partition(":")
+        role, _, entity = rest.partition(":")
+        try:
+            found.append(RoleAssignment.parse(client, role, entity))
+        except BrokerError as error:
+            raise ValueError(
+                f"CLIENT:ROLE or CLIENT:ROLE:ENTITY, separated by commas; in {part.strip()!r} {error.description}"
+            ) from None
+    return tuple(found)
 
 
 def _suggestion(text: str, known: Iterable[str], cutoff: float) -> str:
@@ -297,9 +327,18 @@ OPTIONS: Final[tuple[Option[object], ...]] = (
         "auth",
         _one_of(Auth),
         "NAME",
-        "verify shared access signatures (sas), or accept every client (none)",
+        "verify shared access signatures and tokens of identities (sas), ask identities for their roles, too (rbac), "
+        "or accept every client (none)",
         Auth.NONE,
-        brief="none (default); sas: verify tokens and keys",
+        brief="none (default); sas: verify; rbac: --roles, too",
+    ),
+    Option(
+        "roles",
+        _roles,
+        "LIST",
+        "with --auth rbac: roles of identities, CLIENT:ROLE or CLIENT:ROLE:ENTITY, separated by commas; a ROLE is "
+        f"{', '.join(each.short for each in Role)}",
+        is_hidden=True,
     ),
     Option(
         "sas_key",
@@ -427,6 +466,8 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
         http_port=values.of("http_port", int),
         auth=values.of("auth", Auth),
         keys=_keys(found.keys, values.maybe("sas_key", str)),
+        identities=found.identities,
+        roles=(*found.roles, *(values.maybe("roles", tuple) or ())),
         tls=values.of("tls", Tls),
         tls_dir=data_dir,
         tls_files=_tls_files(values.maybe("tls_cert", Path), values.maybe("tls_key", Path), values.of("tls", Tls)),
@@ -467,6 +508,8 @@ class Entities(NamedTuple):
     limits: Limits | None = None
     """Those of the profile that the file names for its first namespace."""
     more: tuple[NamespaceConfig, ...] = ()
+    identities: tuple[KnownIdentity, ...] = ()
+    roles: tuple[RoleAssignment, ...] = ()
 
 
 def _more(
@@ -589,13 +632,18 @@ def _read(source: Path | str, limits: Limits, takes_profile: bool) -> Entities:
             found = read_config_file(source, limits, takes_profile=takes_profile)
     except ConfigFileError as error:
         raise ConfigError("\n".join(map(str, error.problems))) from error
-    others = (NamespaceConfig(each.topology, each.limits or limits, each.keys, each.port, True) for each in found.more)
+    others = (
+        NamespaceConfig(
+            each.topology, each.limits or limits, each.keys, each.port, True, each.identities, each.roles
+        )
+        for each in found.more
+    )
     file = source if isinstance(source, Path) else None
     warnings = [*map(str, found.warnings[:WARNINGS_SHOWN])]
     if len(found.warnings) > WARNINGS_SHOWN:
         more = len(found.warnings) - WARNINGS_SHOWN
         warnings.append(f"{file or JSON_VARIABLE} has {more} more warnings: emubus config check prints all")
-    return Entities(found.topology, found.keys, tuple(warnings), file, limits=found.limits, more=tuple(others))
+    return Entities(found.topology, found.keys, tuple(warnings), file, limits=found.limits, more=tuple(others), identities=found.identities, roles=found.roles)
 
 
 def _default_queue(limits: Limits) -> QueueDescription:

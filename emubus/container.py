@@ -47,7 +47,7 @@ class EmubusContainer(DockerContainer):
         self._sas_key = sas_key
         self.with_exposed_ports(AMQP_PORT, HTTP_PORT)
         self.with_envs(EMUBUS_DURABILITY="none", EMUBUS_PROFILE=profile, EMUBUS_AUTH=Auth(auth).value)
-        if Auth(auth) is Auth.SAS:
+        if Auth(auth) is not Auth.NONE:
             self.with_env("EMUBUS_SAS_KEY", sas_key)
         if config is not None:
             path = Path(config).resolve()

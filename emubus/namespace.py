@@ -12,6 +12,7 @@ such as expiring or being forwarded, is done when it is opened, as after a resta
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,13 +30,17 @@ from .broker.admin.folder_view import DataFolderError
 from .broker.api import TABLES
 from .broker.broker import Broker
 from .broker.clock import Clock
+from .broker.directory import Directory
 from .broker.errors import BrokerError, Condition
+from .broker.keys import Right
 from .broker.ledger import Ledger
-from .broker.model.catalog import CATALOG_TABLES, Catalog, other_store_count
+from .broker.model.catalog import CATALOG_TABLES, Catalog, CatalogError, other_store_count
 from .broker.model.descriptions import Topology
 from .broker.model.profiles import Partitioning, limits_over
 from .broker.names import KeptFile
+from .broker.roles import Roles, read_assignments
 from .broker.service_errors import HOST_SUFFIX, jms_not_supported
+from .broker.tokens import Issuer
 from .config import Auth, Config
 from .data_folder import DataFolder
 from .snapshots import Snapshots, finish_restore
@@ -100,6 +105,7 @@ class HostedNamespace:
         self._amqp: AmqpServer | None = None
         self._snapshots: Snapshots | None = None
         self._sampler: Sampler | None = None
+        self._roles: Roles | None = None
         self._services: Services | None = None
 
     @property
@@ -128,6 +134,11 @@ class HostedNamespace:
         return _opened(self._snapshots)
 
     @property
+    def roles(self) -> Roles:
+        """The roles of its identities; RuntimeError before it is opened."""
+        return _opened(self._roles)
+
+    @property
     def services(self) -> Services:
         """What the HTTP adapter works with; RuntimeError before it is opened."""
         return _opened(self._services)
@@ -141,12 +152,16 @@ class HostedNamespace:
         self._broker = broker = self._open_broker()
         self._cleanup.push_async_callback(broker.stop)  # also if it fails to start: it closes the stores
         broker.start(config.topology, only_if_new=config.config_file is None)
+        issuer = self._issuer()
+        self._roles = roles = self._read_roles(broker)
         access = Access(
             config.keys,
-            verify=config.auth is Auth.SAS,
+            verify=config.auth is not Auth.NONE,
             authority=f"{broker.name}{HOST_SUFFIX}",
             entity_keys=broker.namespace.entity_keys,
             is_elsewhere=self._is_elsewhere,
+            issuer=issuer,
+            roles=roles if config.auth is Auth.RBAC else None,
         )
         self._take_kept_keys(access)
         limits = config.limits
@@ -166,7 +181,7 @@ class HostedNamespace:
         self._sampler = sampler = Sampler(broker, shared.clock)
         sampler.start()
         self._cleanup.callback(sampler.stop)
-        self._services = self._make_services(broker, access, amqp, snapshots, sampler)
+        self._services = self._make_services(broker, access, issuer, roles, amqp, snapshots, sampler)
 
     async def close(self) -> None:
         """Let commits end, close the stores. Its AMQP connections are closed before that."""
@@ -184,12 +199,28 @@ class HostedNamespace:
         return self._broker is None or any(worker.failure is None for worker in self._broker.namespace.workers)
 
     def _make_services(
-        self, broker: Broker, access: Access, amqp: AmqpServer, snapshots: Snapshots, sampler: Sampler
+        self,
+        broker: Broker,
+        access: Access,
+        issuer: Issuer,
+        roles: Roles,
+        amqp: AmqpServer,
+        snapshots: Snapshots,
+        sampler: Sampler,
     ) -> Services:
         config, shared = self.config, self._shared
         return Services(
             broker=broker,
             access=access,
+            directory=Directory(
+                config.identities,
+                is_open=config.gives_tokens_to_all,
+                is_key=lambda text: any(
+                    Right.MANAGE in each.rights and text in (each.key, each.secondary_key) for each in access.keys
+                ),
+            ),
+            issuer=issuer,
+            roles=roles,
             clock=shared.clock,
             is_ready=shared.is_ready,
             amqp=amqp.protocol,
@@ -228,6 +259,37 @@ class HostedNamespace:
         except ValueError as error:
             log.warning("changed keys are not used", file=KeptFile.KEYS.value, cause=str(error))
 
+    def _issuer(self) -> Issuer:
+        """Its key lies in the data folder, so that clients go on with their tokens after a restart."""
+        folder = self._folder
+        if folder is None:
+            return Issuer()
+        return Issuer(partial(folder.read, KeptFile.TOKEN_KEY), partial(folder.write, KeptFile.TOKEN_KEY))
+
+    def _read_roles(self, broker: Broker) -> Roles:
+        """Those that were assigned before, and those of the configuration. CatalogError."""
+        folder, namespace = self._folder, broker.namespace
+        try:
+            kept = [] if folder is None else read_assignments(folder.read(KeptFile.ROLES))
+        except ValueError as error:
+            assert folder is not None
+            path = folder.path / KeptFile.ROLES
+            raise CatalogError(
+                f"{path} can't be read: {error}; mend it, or delete it to go on without its roles"
+            ) from None
+        for each in self.config.roles:
+            if each.entity and namespace.entity(each.entity) is None:
+                raise CatalogError(
+                    f"--roles: there is no queue, topic or subscription {each.entity!r} for the role {each.role} of "
+                    f"{each.principal}: name one of the configuration, or leave it out for the whole namespace"
+                )
+        return Roles(
+            (*kept, *self.config.roles),
+            keep=None if folder is None else lambda data: asyncio.to_thread(folder.write, KeptFile.ROLES, data),
+            changed=namespace.keys_changed,
+            exists=lambda path: namespace.entity(path) is not None,
+        )
+
     def _is_elsewhere(self, host: str) -> bool:
         return self._neighbours.is_elsewhere(host, self)
 
@@ -239,7 +301,9 @@ class HostedNamespace:
         from .config_file.writing import config_json  # only for a request that asks for it
 
         descriptions = [entity.description for entity in self.broker.namespace.entities()]
-        return partial(config_json, self.broker.name, descriptions, self.services.access.keys)
+        config = self.config
+        keys, roles = self.services.access.keys, self.roles.list()
+        return partial(config_json, self.broker.name, descriptions, keys, config.identities, roles)
 
     def _read_config(self, data: bytes) -> tuple[Topology, list[str]]:
         from .config_file.cursor import ConfigFileError  # only for a request that has a file

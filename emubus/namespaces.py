@@ -313,6 +313,8 @@ class Namespaces:
             topology=settings.topology,
             limits=settings.limits,
             keys=settings.keys or self._config.new_keys,
+            identities=settings.identities,
+            roles=settings.roles,
             config_file=self._config.config_file if settings.is_of_file else None,
             data_dir=None if data is None else data / NAMESPACES_FOLDER / key,
             more_namespaces=(),

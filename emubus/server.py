@@ -26,6 +26,7 @@ from .broker.errors import BrokerError
 from .broker.ledger import Caps, Ledger, MemoryAccount
 from .broker.model.catalog import CatalogError
 from .broker.model.profiles import largest_message
+from .broker.roles import Roles
 from .conditions.strikes import TlsFailure
 from .config import Auth, Config, LogFormat, Tls
 from .exits import EXIT_FAILED, EXIT_OK, EXIT_USAGE
@@ -148,6 +149,11 @@ class Server:
     def story(self) -> Story:
         """Its last events of messages; RuntimeError before the start."""
         return self.first.story
+
+    @property
+    def roles(self) -> Roles:
+        """The roles of its identities; RuntimeError before the start."""
+        return self.first.roles
 
     @property
     def sampler(self) -> Sampler:

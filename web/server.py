@@ -23,6 +23,7 @@ from .control import add_control, errors_as_json
 from .control.endpoints import error_answer
 from .errors import HttpRefusal, error_body
 from .health import HELD, ROUTE, UPTIME, held, is_check, is_live, report
+from .identity import add_identity, is_of_identity
 from .limits import REQUEST_LINE_BYTES_MAX, SLICE_US, STRANGERS_TURN_US, TURN_US
 from .long_work import ASIDE
 from .messages.jobs import add_jobs
@@ -159,6 +160,7 @@ class Site:
         app[TEMPLATES] = Templates(services.files, self._aside)
         add_control(app, services)
         add_page(app, services)
+        add_identity(app, services)
         add_rest(app, services)
         add_management(app, services)  # last: it takes every path that is left
         self._runner = web.AppRunner(app, shutdown_timeout=STOP_TIMEOUT_S)
@@ -225,7 +227,7 @@ async def _keep_types(request: web.Request, response: web.StreamResponse) -> Non
 
 def _is_of_service(path: str) -> bool:
     """Whether a path is one of the service: of its messages or entities."""
-    if is_check(path) or path in (METRICS, *WEBSOCKET_PATHS) or is_arm_path(path):
+    if is_check(path) or path in (METRICS, *WEBSOCKET_PATHS) or is_arm_path(path) or is_of_identity(path):
         return False
     return not _is_under(path.lower(), f"/{RESERVED}")
 

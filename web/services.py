@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Protocol
 from ..broker.access import Access
 from ..broker.broker import Broker
 from ..broker.clock import Clock
+from ..broker.directory import Directory
 from ..broker.errors import Condition
 from ..broker.ledger import Ledger, MemoryAccount
 from ..broker.model.descriptions import Topology
 from ..broker.model.profiles import Profile
 from ..broker.names import KeptFile, SnapshotName
+from ..broker.roles import Roles
+from ..broker.tokens import Issuer
 from ..conditions.engine import Conditions
 from ..story.ring import Story
 from ..telemetry.sampler import Sampler
@@ -159,6 +162,11 @@ class Services:
 
     broker: Broker
     access: Access
+    directory: Directory
+    """Who may have a token."""
+    issuer: Issuer
+    roles: Roles
+    """Of identities; they count where `access` asks them."""
     clock: Clock
     is_ready: Callable[[], bool]
     amqp: Callable[[MemoryAccount], asyncio.Protocol]

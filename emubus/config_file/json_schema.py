@@ -12,6 +12,8 @@ from ..broker.keys import Right
 from ..broker.model.descriptions import TEXT_TYPE_NAMES, EntityStatus
 from ..broker.model.profiles import Profile
 from ..broker.model.properties import Value
+from ..broker.roles import Role
+from .identities import IDENTITIES, PROPERTIES
 from .properties import (
     CLIENT,
     CORRELATION_PROPERTIES,
@@ -65,6 +67,7 @@ def schema() -> JsonSchema:
             KEYS: _list(_key()),
             "Profile": {"enum": [*Profile]},
             "Port": {"type": "integer", "minimum": 0, "maximum": 65_535},
+            IDENTITIES: _list(_identity()),
         },
         "Name",
     )
@@ -116,6 +119,12 @@ def _key() -> JsonSchema:
         "Rights",
         "PrimaryKey",
     )
+
+
+def _identity() -> JsonSchema:
+    role = _object({"Role": {"enum": [each.value for each in Role]}, "Entity": _TEXT}, "Role")
+    texts = dict.fromkeys((each for each in PROPERTIES if each != "Roles"), _TEXT)
+    return _object({**texts, "Roles": _list(role)}, "ClientId")
 
 
 def _stored(table: Properties) -> JsonSchema:

@@ -20,9 +20,11 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from ..broker.address import strip_authority
+from ..broker.directory import KnownIdentity
 from ..broker.errors import BrokerError
 from ..broker.hosts import host_of, is_of_another_namespace, label_of
 from ..broker.keys import Right, SharedKey
+from ..broker.model.catalog import Description, path_of
 from ..broker.model.descriptions import (
     DEFAULT_RULES,
     AuthorizationRule,
@@ -62,9 +64,11 @@ from ..broker.model.validation import (
     topic_violations,
 )
 from ..broker.names import NamespaceName
+from ..broker.roles import RoleAssignment
 from ..broker.rules import FilterError, compile_filter
 from ..codec.durations import format_duration
 from .cursor import ConfigFileError, Cursor, Members, Problem, items_of, json_of, refuse_duplicates
+from .identities import IDENTITIES, IdentityReader
 from .json_text import JsonTextError, parse_json
 from .properties import (
     CLIENT,
@@ -103,6 +107,8 @@ class FileConfig:
     """A port of its own, which a namespace besides the first may have."""
     more: tuple[FileConfig, ...] = ()
     """The namespaces besides the first."""
+    identities: tuple[KnownIdentity, ...] = ()
+    roles: tuple[RoleAssignment, ...] = ()
 
 
 _WHY: Final[Mapping[type[OSError], str]] = {
@@ -177,6 +183,7 @@ class _Reader:
     forwards: list[Cursor] = field(default_factory=list[Cursor])
     is_whole: bool = False
     """Whether all entities of the namespace could be read."""
+    identities: IdentityReader = field(default_factory=IdentityReader)
 
     def root(self, cursor: Cursor) -> FileConfig:
         root = cursor.members(("UserConfig", "$schema"), required=["UserConfig"])
@@ -203,7 +210,7 @@ class _Reader:
         return replace(first, more=tuple(more))
 
     def namespace(self, cursor: Cursor, *, is_first: bool) -> FileConfig:
-        members = cursor.members(("Name", "Queues", "Topics", KEYS, PROFILE, PORT), required=["Name"])
+        members = cursor.members(("Name", "Queues", "Topics", KEYS, IDENTITIES, PROFILE, PORT), required=["Name"])
         name = members["Name"].text()
         if PROFILE in members:
             profile = Profile(members[PROFILE].choice(*Profile))
@@ -225,6 +232,7 @@ class _Reader:
                 "it is taken, though no host has that name"
             )
         self.keys += [each.shared_key(None) for each in self.authorization_rules(members)]
+        self.identities.read(members)
         queue_cursors = items_of(members, "Queues")
         topic_cursors = items_of(members, "Topics")
         found_queues, found_topics = self.each(queue_cursors, self.queue), self.each(topic_cursors, self.topic)
@@ -242,7 +250,18 @@ class _Reader:
         self.at_most(cursor, partitioned, self.limits.partitioned_entities_max, "partitioned entities")
         # else a target may be one that can't be read
         self.is_whole = len(entities) == len(queue_cursors) + len(topic_cursors)
-        return FileConfig(topology, tuple(self.keys), limits=tier, port=own_port)
+        if self.is_whole:
+            described: list[Description] = [*entities, *topology.subscriptions]
+            self.identities.check({entity_key(path_of(each)) for each in described})
+        own = self.identities
+        return FileConfig(
+            topology,
+            tuple(self.keys),
+            limits=tier,
+            port=own_port,
+            identities=tuple(own.identities),
+            roles=tuple(own.roles),
+        )
 
     def queue(self, cursor: Cursor) -> QueueDescription:
         members = cursor.members(("Name", "Properties"), required=["Name"], inner=(*QUEUE_PROPERTIES, KEYS))

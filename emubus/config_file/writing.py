@@ -14,6 +14,7 @@ from typing import Final
 from ..broker.access import DEFAULT_SHARED_KEY
 from ..broker.address import strip_authority
 from ..broker.admin.jms import is_passing
+from ..broker.directory import KnownIdentity
 from ..broker.keys import Right, SharedKey
 from ..broker.model.catalog import Description
 from ..broker.model.descriptions import (
@@ -35,7 +36,9 @@ from ..broker.model.descriptions import (
 )
 from ..broker.model.profiles import KIB
 from ..broker.model.properties import Value
+from ..broker.roles import RoleAssignment
 from ..codec.durations import format_duration
+from .identities import IDENTITIES, identities_json
 from .properties import (
     CLIENT,
     CORRELATION_PROPERTIES,
@@ -51,7 +54,13 @@ JsonObject = dict[str, object]
 NOTHING: Final = RuleDescription("$Nothing", FalseFilter())
 
 
-def config_json(namespace: str, entities: Iterable[Description], keys: Sequence[SharedKey] = ()) -> JsonObject:
+def config_json(
+    namespace: str,
+    entities: Iterable[Description],
+    keys: Sequence[SharedKey] = (),
+    identities: Sequence[KnownIdentity] = (),
+    roles: Iterable[RoleAssignment] = (),
+) -> JsonObject:
     """The Config.json of a namespace; queues and topics by name. `keys` are those of the namespace."""
     lasting = (each for each in entities if not is_passing(each))
     found = sorted(lasting, key=lambda each: entity_key(each.name))
@@ -63,6 +72,9 @@ def config_json(namespace: str, entities: Iterable[Description], keys: Sequence[
     rules = [_key_json(each) for each in keys if each != DEFAULT_SHARED_KEY and each.scope is None]
     if rules:
         own[KEYS] = rules
+    known = identities_json(identities, roles)
+    if known:
+        own[IDENTITIES] = known
     own["Queues"] = [_queue(each) for each in found if isinstance(each, QueueDescription)]
     topics = [each for each in found if isinstance(each, TopicDescription)]
     own["Topics"] = [_topic(each, subscriptions.get(entity_key(each.name), ())) for each in topics]
