@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .broker.admin.overview import Route
 from .broker.api import OutageKind
+from .broker.directory import KnownIdentity
 from .broker.errors import BrokerError, Condition
 from .broker.keys import Right, SharedKey
 from .broker.model.catalog import Description
@@ -23,6 +24,7 @@ from .broker.model.descriptions import (
     TrueFilter,
 )
 from .broker.model.profiles import Profile
+from .broker.roles import Principal, Role, RoleAssignment
 from .conditions.faults import Fault, FaultKind, FaultOperation
 from .config import Auth, ConfigError, Durability
 from .kit.conditions import ConditionReport
@@ -52,13 +54,17 @@ __all__ = [
     "Fault",
     "FaultKind",
     "FaultOperation",
+    "KnownIdentity",
     "ManualClock",
     "OutageKind",
     "PeekedMessage",
+    "Principal",
     "Profile",
     "QueueDescription",
     "RemoteEmubus",
     "Right",
+    "Role",
+    "RoleAssignment",
     "Route",
     "RuleDescription",
     "SharedKey",

@@ -48,6 +48,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     ),
     "connection-string": Entry(SERVER, "print a connection string", "client.access:add_connection_string"),
     "token": Entry(SERVER, "print a shared access signature", "client.access:add_token"),
+    "role": Entry(SERVER, "list, assign and remove the roles of identities", "client.roles:add_role"),
     "completion": Entry(SERVER, "print the completion script of bash, zsh or fish", "completion:add_arguments"),
     "ls": Entry(ENTITIES, "list queues, topics and subscriptions with their counts", "client.entities:add_ls"),
     "show": Entry(ENTITIES, "show an entity: counts, properties, partitions", "client.entities:add_show"),

@@ -30,6 +30,7 @@ from ..amqp import Target
 from ..broker.admin.overview import Overview, Route
 from ..broker.api import Outage, OutageKind
 from ..broker.clock import Clock
+from ..broker.directory import KnownIdentity
 from ..broker.errors import BrokerError, Condition
 from ..broker.keys import SharedKey
 from ..broker.model.catalog import Description
@@ -41,6 +42,7 @@ from ..broker.model.descriptions import (
 )
 from ..broker.model.profiles import Profile, defaults_of
 from ..broker.names import SnapshotName
+from ..broker.roles import RoleAssignment
 from ..conditions.behaviour import Value
 from ..conditions.faults import Fault, FaultKind, FaultOperation
 from ..config import Auth, Config, Durability, Tls, load_config
@@ -60,10 +62,11 @@ CALL_TIMEOUT_S = 300.0
 class EmubusServer(ConditionVerbs):
     """A running emubus with these entities, or those of `config_file`; use it with `with`, `async with`, or `close()`.
 
-    Without `data_dir` it keeps everything in memory. `keys` are valid besides the root key. With `tls_dir` its ports
-    also accept TLS, with a certificate of the development CA in that folder (made the first time). A Premium namespace
-    is partitioned with `premium_partitions`. `otlp` is the URL of an OpenTelemetry collector. With `service_only`
-    emubus's own operations are not known. The clock shows the machine's time until `advance` moves it.
+    Without `data_dir` it keeps everything in memory. `keys` are valid besides the root key. With `auth=Auth.RBAC` a
+    client that shows the token of an identity needs one of the `roles`; `identities` have secrets. With `tls_dir` its
+    ports also accept TLS, with a certificate of the development CA in that folder (made the first time). A Premium
+    namespace is partitioned with `premium_partitions`. `otlp` is the URL of an OpenTelemetry collector. With
+    `service_only` emubus's own operations are not known. The clock shows the machine's time until `advance` moves it.
     """
 
     def __init__(
@@ -77,6 +80,8 @@ class EmubusServer(ConditionVerbs):
         premium_partitions: int | None = None,
         auth: Auth = Auth.NONE,
         keys: Sequence[SharedKey] = (),
+        identities: Sequence[KnownIdentity] = (),
+        roles: Sequence[RoleAssignment] = (),
         tls_dir: Path | None = None,
         otlp: str | None = None,
         service_only: bool = False,
@@ -91,6 +96,8 @@ class EmubusServer(ConditionVerbs):
             base,
             topology=base.topology if config_file is not None else topology_of(entities),
             keys=(*base.keys, *keys),
+            identities=(*base.identities, *identities),
+            roles=(*base.roles, *roles),
             data_dir=data_dir,
             durability=durability or (Durability.NONE if data_dir is None else Durability.SECOND),
             otlp=otlp,
@@ -303,6 +310,20 @@ class EmubusServer(ConditionVerbs):
     def drop_links(self, entity: str, condition: Condition = Condition.DETACH_FORCED) -> int:
         """Detach every link to `entity`, its sub-queues and its `$management` node; returns how many."""
         return self.call(lambda: self._server.amqp.faults.drop_links(Target(entity), condition))
+
+    def roles(self) -> list[RoleAssignment]:
+        """The roles of identities, which clients need with `auth=Auth.RBAC`."""
+        return self.call(lambda: self._server.roles.list())
+
+    def assign_role(self, identity: str, role: str, entity: str | None = None) -> None:
+        """Assign a role to a client id, an object id or the id of a resource; without `entity` on the namespace."""
+        assignment = RoleAssignment.parse(identity, role, entity)
+        self.run(self._server.roles.assign(assignment))
+
+    def remove_role(self, identity: str, role: str, entity: str | None = None) -> None:
+        """Take a role away; links that need it are detached."""
+        assignment = RoleAssignment.parse(identity, role, entity)
+        self.run(self._server.roles.remove(assignment))
 
     def begin_outage(
         self, stores: Sequence[int], kind: OutageKind, *, delay_ms: int = 0, duration_ms: int | None = None

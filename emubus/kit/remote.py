@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 from xml.etree.ElementTree import Element, ParseError
 
 from defusedxml import DefusedXmlException
@@ -26,6 +26,7 @@ from ..broker.errors import BrokerError, Condition
 from ..broker.model.catalog import Description, path_of
 from ..broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from ..broker.names import SnapshotName
+from ..broker.roles import RoleAssignment
 from ..conditions.behaviour import Value
 from ..conditions.faults import Fault, FaultKind, FaultOperation
 from ..declared.applying import Result, Status
@@ -277,6 +278,19 @@ class RemoteEmubus(ConditionVerbs):
     def drop_links(self, entity: str, condition: Condition = Condition.DETACH_FORCED) -> int:
         asked = {"entity": entity, "condition": condition.value}
         return self._control("POST", "/links/drop", asked).number("dropped_count")
+
+    def roles(self) -> list[RoleAssignment]:
+        rows = self._control("GET", "/roles").parts("roles")
+        return [
+            RoleAssignment.parse(each.text("identity"), each.text("role"), each.text_or_none("entity")) for each in rows
+        ]
+
+    def assign_role(self, identity: str, role: str, entity: str | None = None) -> None:
+        self._control("POST", "/roles", {"identity": identity, "role": role, "entity": entity})
+
+    def remove_role(self, identity: str, role: str, entity: str | None = None) -> None:
+        asked = {"identity": identity, "role": role, **({} if entity is None else {"entity": entity})}
+        self._control("DELETE", f"/roles?{urlencode(asked, errors='surrogatepass')}")
 
     # ---- over HTTP
 

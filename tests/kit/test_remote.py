@@ -33,6 +33,8 @@ from emubus.testing import (
     QueueDescription,
     RemoteEmubus,
     Right,
+    Role,
+    RoleAssignment,
     RuleDescription,
     SqlFilter,
     SubscriptionDescription,
@@ -217,6 +219,20 @@ def test_faults_strike_and_are_cleared(broker: Emubus, client: ServiceBusClient)
         assert (broker.clear_faults(), broker.clear_faults()) == (1, 0)
         sender.send_messages(ServiceBusMessage("x"))
         assert (broker.drop_links(PARTS), broker.drop_links("elsewhere")) == (1, 0)
+
+
+def test_roles_are_assigned_and_taken_away(broker: Emubus) -> None:
+    broker.create_queue("roles")
+    broker.assign_role("Some-Id", "sender", "roles")
+    broker.assign_role("some-id", Role.OWNER)
+    wanted = [RoleAssignment.parse("some-id", "owner"), RoleAssignment.parse("some-id", "sender", "roles")]
+    assert [each for each in broker.roles() if each.principal == "some-id"] == wanted
+    broker.remove_role("some-id", "sender", "roles")
+    broker.remove_role("some-id", "owner")
+    with pytest.raises(BrokerError, match="'some-id' does not have the role Azure Service Bus Data Owner"):
+        broker.remove_role("some-id", "owner")
+    assert all(each.principal != "some-id" for each in broker.roles())
+    broker.delete("roles")
 
 
 def test_connections_are_cut(broker: Emubus, servers: EmubusServer) -> None:

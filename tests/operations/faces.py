@@ -84,10 +84,20 @@ def control_path(path: str) -> str:
     return ROOT + _PATTERN.sub(r"{\1}", path)
 
 
+IMDS: Final = "/metadata/identity/oauth2/token"
+DOCUMENTS: Final = (
+    *(".well-known/openid-configuration", "v2.0/.well-known/openid-configuration"),
+    *("discovery/keys", "discovery/v2.0/keys", "discovery/instance"),
+)
 ROUTES: Final[Mapping[tuple[str, str], Needs | str]] = {
     ("GET", "/{check}"): OPEN,
     # AMQP, with rights of its own
     **{("GET", path): OPEN for path in ("/$servicebus/websocket", "/$servicebus/websocket/")},
+    # tokens of identities: who has to show something decides the directory
+    **{("GET", path): OPEN for path in ("/msi/token", "/msi/token/", IMDS, f"{IMDS}/")},
+    ("POST", "/msi/token"): OPEN,
+    **{("POST", f"/{{tenant}}/oauth2/{path}"): OPEN for path in ("token", "v2.0/token")},
+    **{("GET", f"/{{tenant}}/{path}"): OPEN for path in DOCUMENTS},
     ("GET", "/metrics"): MANAGE_ALL,
     ("GET", f"{ROOT}/openapi.json"): OPEN,
     **{(each.method, control_path(each.path)): MANAGE_ALL for each in ENDPOINTS},

@@ -83,6 +83,7 @@ def state(server: EmubusServer) -> object:
             running.amqp.conditions.faults(),
             running.amqp.conditions.list(),
             running.snapshots.list(),
+            running.roles.list(),
             server.clock.is_frozen,
         )
 

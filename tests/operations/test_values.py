@@ -160,7 +160,34 @@ def refused_config(queue: object) -> str:
     return str(refused.value)
 
 
+NO_IDENTITIES = ("", "a b", "x" * 401, "a\nb", "\u202e")
+NO_ROLES = ("", "reader", "Owner of all", "Azure Event Hubs Data Owner", "x" * 201)
+NO_ENTITIES = ("missing", "a/../b", "..", "mine/x", "x" * 401)
+
+
+def role_of(name: str) -> Mapping[str, Refused]:
+    """Assigning a role with one wrong part."""
+
+    def parts(value: object) -> dict[str, str]:
+        return {"identity": "id", "role": "sender", "entity": "mine", name: str(value)}
+
+    return {
+        "page": lambda faces, value: faces.page("assign-role", **parts(value)),
+        "page, removing": lambda faces, value: faces.page("remove-role", **parts(value)),
+        "control": lambda faces, value: faces.control("POST", "/roles", parts(value)),
+        "control, removing": lambda faces, value: faces.control(
+            "DELETE", f"/roles?{urlencode(parts(value), errors='surrogatepass')}"
+        ),
+        "command": lambda faces, value: faces.command("role", "assign", "--", *parts(value).values()),
+        "command, removing": lambda faces, value: faces.command("role", "remove", "--", *parts(value).values()),
+        **kits(lambda emubus, value: emubus.assign_role(**parts(value))),
+    }
+
+
 MATRIX: Mapping[str, tuple[tuple[object, ...], Mapping[str, Refused]]] = {
+    "assign a role to nobody": (NO_IDENTITIES, role_of("identity")),
+    "assign no role": (NO_ROLES, role_of("role")),
+    "assign a role on no entity": (NO_ENTITIES, role_of("entity")),
     "create": (
         NO_PATHS,
         {
@@ -369,7 +396,7 @@ def test_what_can_not_be_is_refused_by_each_face_and_changes_nothing(
     before, frozen = state(faces.server), faces.server.now_ms()
     few = rounds(values[:: max(1, len(values) // 8)], values)
     for value in few:
-        if face in ("page", "command") and isinstance(value, str) and value != value.strip():
+        if face.partition(",")[0] in ("page", "command") and isinstance(value, str) and value != value.strip():
             continue  # a form leaves blanks at the ends out
         if face == "command" and isinstance(value, str) and "\x00" in value:
             continue  # no argument of a program has one
@@ -416,12 +443,14 @@ CONTROL_HERE = {
     *("PUT /templates/{name}", "DELETE /templates/{name}"),
     *("PUT /entities/{entity}", "POST /clock/advance", "POST /outages", "PUT /stores/{store}/outage"),
     *("DELETE /stores/{store}/outage", "POST /faults", "POST /conditions"),
+    *("POST /roles", "DELETE /roles"),
 }
 CONTROL_ELSEWHERE = "http/control/test_control_fuzz.py"
 """Values of the others are those of their schemas, which that file tries for every endpoint."""
 PAGE_HERE = {
     *("create", "import-config", "snapshot", "keep-template", "delete-template"),
     *("clock", "outage", "end-failure", "begin-failure"),
+    *("assign-role", "remove-role"),
 }
 PAGE_ELSEWHERE = {
     "web/test_requests.py": {
@@ -443,19 +472,20 @@ PAGE_ELSEWHERE = {
 }
 KIT_HERE = {
     *("create_queue", "snapshot", "restore", "advance"),
-    *("begin_outage", "end_outage", "add_fault", "start_condition", "end_condition"),
+    *("begin_outage", "end_outage", "add_fault", "start_condition", "end_condition", "assign_role"),
 }
 KIT_ELSEWHERE = {
     "kit/test_remote.py": {
         *("connection_string", "create", "create_topic", "create_subscription"),
         *("update", "delete", "peek", "message_counts", "route", "purge", "reset", "now_ms", "thaw"),
         *("clear_faults", "condition", "drop_connections", "drop_links"),
+        *("roles", "remove_role"),
     },
     "conditions/test_handshakes.py": {"unresolved_connection_string"},
     "conditions/test_engine.py": {"conditions", "end_conditions", "freeze"},
     "commands/test_exercise.py": {"exercise"},
 }
-COMMANDS_HERE = {"create", "snapshot", "clock", "outage", "fault"}
+COMMANDS_HERE = {"create", "snapshot", "clock", "outage", "fault", "role"}
 COMMANDS_ELSEWHERE = {
     "emubus/test_cli.py": {"serve", "health", "check", "route"},
     "emubus/test_certificates.py": {"ca"},

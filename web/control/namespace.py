@@ -10,6 +10,7 @@ from typing import Final
 
 from aiohttp import web
 
+from ...broker.access import Access
 from ...broker.names import SnapshotName
 from ...telemetry.collecting import release
 from ..limits import ARCHIVE_BYTES_MAX
@@ -55,7 +56,7 @@ ABOUT: Final = named(
             "api_version": text("Version of this API."),
             "namespace": text("Name of the namespace."),
             "profile": text("Profile of limits."),
-            "authentication": choice("Whether tokens and keys are verified.", ["none", "sas"]),
+            "authentication": choice("Whether tokens and keys are verified.", ["none", "sas", "rbac"]),
             "uptime_s": integer("Seconds since the start.", 0, NUMBER_MAX),
             "ports": mapping("Listening ports by name.", integer("A port.", 0, 65535)),
             "facts": mapping("More, as the page of the namespace shows it.", text("A fact.", chars_max=10_000)),
@@ -103,6 +104,12 @@ MEMORY: Final = named(
 )
 
 
+def _authentication(access: Access) -> str:
+    if not access.verify:
+        return "none"
+    return "sas" if access.roles is None else "rbac"
+
+
 async def show_about(call: ControlCall) -> object:
     services = call.services
     return {
@@ -111,7 +118,7 @@ async def show_about(call: ControlCall) -> object:
         "api_version": "v1",
         "namespace": services.broker.name,
         "profile": services.broker.limits.profile.value,
-        "authentication": "sas" if services.access.verify else "none",
+        "authentication": _authentication(services.access),
         "uptime_s": services.uptime_s,
         "ports": dict(services.ports()),
         "facts": {name: str(fact) for name, fact in services.about.items()},

@@ -10,6 +10,7 @@ from typing import Final
 
 from aiohttp import web
 
+from ...broker.access import Access
 from ...broker.admin import figures
 from ...broker.api import OutageKind
 from ...broker.model.profiles import Limits, Partitioning, Range
@@ -37,7 +38,7 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None) -
         ("Namespace", site.broker.name),
         ("Profile", site.broker.limits.profile.value),
         *services.about.items(),
-        ("Authentication", "keys (--auth sas)" if services.access.verify else NOT_CHECKED),
+        ("Authentication", _authentication(services.access)),
         ("Ports", f"{ports}; each accepts AMQP and HTTP"),
         ("Development CA", services.ca_file or "none"),
     ]
@@ -55,6 +56,12 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None) -
         entity_count=sum(1 for _ in site.broker.namespace.entities()),
         topology=site.broker.namespace.topology,
     )
+
+
+def _authentication(access: Access) -> str:
+    if not access.verify:
+        return NOT_CHECKED
+    return "keys and tokens (--auth sas)" if access.roles is None else "keys, tokens and roles (--auth rbac)"
 
 
 def limit_rows(limits: Limits) -> Sequence[tuple[str, str]]:
