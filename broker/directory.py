@@ -48,6 +48,7 @@ class KnownIdentity:
     resource_id: str | None = None
 
     def identity(self, tenant: str = TENANT) -> Identity:
+        """Whom its tokens name; an object id that is not given is made from the client id."""
         made = Identity.of_client(self.client_id, tenant)
         return Identity(self.client_id, self.object_id or made.object_id, self.resource_id or "", tenant)
 

@@ -4,7 +4,7 @@ An identity is known by several texts: its client id, its object id, the id of i
 any of them, so that a test can use the one that its program is configured with. Does not know tokens (`tokens.py`) or
 connections. Owned by the namespace's `Access`.
 
-The rights of a role are those of the service's built-in ones [docs: service-bus-managed-service-identity]. The list is
+The rights of a role are those of the service's built-in ones [SB: service-bus-managed-service-identity]. The list is
 replaced as a whole and kept before it counts: nothing is answered that a restart would take back.
 """
 

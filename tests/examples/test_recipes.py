@@ -21,7 +21,7 @@ from ..kit.running import run_pytest
 EXAMPLES = ROOT / "examples"
 RUN = {"python", "javascript", "java", "go", "rust", "pytest", "spark", "conditions"}
 RUN_FILES = {EXAMPLES / "dotnet/hello/Program.cs"}  # where there is a .NET SDK
-READ = {"compose", "devcontainer", "github-actions", "gitlab-ci", "kubernetes"}
+READ = {"compose", "devcontainer", "functions", "github-actions", "gitlab-ci", "kubernetes"}
 NOT_RUN = re.compile(r"\b[Nn]ot run by a test of this repository|No test of this repository runs")
 CONNECTION_STRING = re.compile(
     r"Endpoint=sb://(localhost|servicebus):5672;SharedAccessKeyName=RootManageSharedAccessKey;"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from emubus.amqp.nodes.requests import ReplyRoom
 from emubus.amqp.nodes.requests import Request as NodeRequest
 from emubus.amqp.past_links import PastLinks
 from emubus.broker.access import Access, Need
+from emubus.broker.clock import Clock
 from emubus.broker.roles import Roles
 from emubus.broker.tokens import Identity as Named
 from emubus.broker.tokens import Issuer
@@ -196,13 +196,13 @@ class Credential:
     def get_token(self, *scopes: str, **_: Any) -> AccessToken:
         self.asked += scopes
         token = token_of(self.server, self.client_id, scopes[0].removesuffix("/.default"))
-        return AccessToken(token, int(time.time()) + 3600)
+        return AccessToken(token, Clock().now_ms() // 1000 + 3600)
 
 
 def client_of(server: EmubusServer, client_id: str, transport: TransportType) -> ServiceBusClient:
     return ServiceBusClient(
         "localhost",
-        Credential(server, client_id),  # type: ignore[arg-type]
+        Credential(server, client_id),
         transport_type=transport,
         custom_endpoint_address=f"sb://localhost:{server.amqp_port}",
         connection_verify=str(server.ca_file),
