@@ -633,9 +633,7 @@ def _read(source: Path | str, limits: Limits, takes_profile: bool) -> Entities:
     except ConfigFileError as error:
         raise ConfigError("\n".join(map(str, error.problems))) from error
     others = (
-        NamespaceConfig(
-            each.topology, each.limits or limits, each.keys, each.port, True, each.identities, each.roles
-        )
+        NamespaceConfig(each.topology, each.limits or limits, each.keys, each.port, True, each.identities, each.roles)
         for each in found.more
     )
     file = source if isinstance(source, Path) else None
@@ -643,7 +641,16 @@ def _read(source: Path | str, limits: Limits, takes_profile: bool) -> Entities:
     if len(found.warnings) > WARNINGS_SHOWN:
         more = len(found.warnings) - WARNINGS_SHOWN
         warnings.append(f"{file or JSON_VARIABLE} has {more} more warnings: emubus config check prints all")
-    return Entities(found.topology, found.keys, tuple(warnings), file, limits=found.limits, more=tuple(others), identities=found.identities, roles=found.roles)
+    return Entities(
+        found.topology,
+        found.keys,
+        tuple(warnings),
+        file,
+        limits=found.limits,
+        more=tuple(others),
+        identities=found.identities,
+        roles=found.roles,
+    )
 
 
 def _default_queue(limits: Limits) -> QueueDescription:
