@@ -24,12 +24,12 @@ from . import service_errors
 from .address import parse_address
 from .errors import BrokerError, Condition
 from .hosts import host_of
-from .keys import ALL_RIGHTS, Right, SharedKey
+from .keys import ALL_RIGHTS, KNOWN_KEY, Right, SharedKey
 from .roles import Roles
 from .tokens import Issuer, is_for_messages, is_token
 
 DEFAULT_KEY_NAME: Final = "RootManageSharedAccessKey"
-DEFAULT_KEY: Final = "SAS_KEY_VALUE"
+DEFAULT_KEY: Final = KNOWN_KEY
 _SAS_PREFIX: Final = "sharedaccesssignature "
 _BEARER_PREFIX: Final = "bearer "
 _EXPIRY: Final = re.compile(r"\d{1,15}(?:\.\d{1,15})?", re.ASCII)

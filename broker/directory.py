@@ -54,17 +54,21 @@ class KnownIdentity:
 
 
 class Directory:
-    """The identities of one namespace. `is_key(text)` says whether a text is a key with Manage on the namespace."""
+    """The identities of one namespace.
+
+    `is_open()` says whether a token opens nothing that everybody could not open, as long as keys are as they are now;
+    `is_key(text)` whether a text is a key with Manage on the namespace.
+    """
 
     def __init__(
         self,
         known: Iterable[KnownIdentity] = (),
         *,
-        is_open: bool = True,
+        is_open: Callable[[], bool] = lambda: True,
         is_key: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._known = tuple(known)
-        self.is_open = is_open
+        self._is_open = is_open
         self._is_key = is_key
 
     def managed(self, client_id: str, object_id: str, resource_id: str, shown: str) -> Identity:
@@ -115,7 +119,7 @@ class Directory:
     def _may(self, known: KnownIdentity | None, shown: str) -> bool:
         if known is not None and (known.secret is not None or known.certificate is not None):
             return _shows(known, shown)
-        return self.is_open or (shown != "" and self._is_key(shown))
+        return self._is_open() or (shown != "" and self._is_key(shown))
 
     def _find(self, client_id: str, object_id: str, resource_id: str) -> KnownIdentity | None:
         for each in self._known:

@@ -15,6 +15,8 @@ class Right(StrEnum):
     MANAGE = "Manage"
 
 
+KNOWN_KEY: Final = "SAS_KEY_VALUE"
+"""The text of the root key in Microsoft's connection string for its emulator."""
 ALL_RIGHTS: Final = frozenset(Right)
 
 
@@ -27,3 +29,8 @@ class SharedKey:
     rights: frozenset[Right] = ALL_RIGHTS
     scope: str | None = None
     secondary_key: str | None = None
+
+    @property
+    def is_known_root(self) -> bool:
+        """Whether everybody can manage the namespace with it: its text is the documented one."""
+        return self.scope is None and Right.MANAGE in self.rights and KNOWN_KEY in (self.key, self.secondary_key)

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from .broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME, DEFAULT_SHARED_KEY
 from .broker.directory import KnownIdentity
 from .broker.errors import BrokerError
-from .broker.keys import ALL_RIGHTS, Right, SharedKey
+from .broker.keys import ALL_RIGHTS, SharedKey
 from .broker.model.descriptions import QueueDescription, Topology
 from .broker.model.profiles import PREMIUM_PARTITION_COUNTS, Limits, Profile, defaults_of, limits_for
 from .broker.names import NamespaceName
@@ -165,10 +165,7 @@ class Config:
     @property
     def gives_tokens_to_all(self) -> bool:
         """Whether a token opens nothing that everybody could not open: it isn't verified, or everybody knows a key."""
-        is_known = any(
-            each.key == DEFAULT_KEY and Right.MANAGE in each.rights and each.scope is None for each in self.keys
-        )
-        return self.auth is Auth.NONE or is_known
+        return self.auth is Auth.NONE or any(each.is_known_root for each in self.keys)
 
 
 # ---------------------------------------------------------------- the options

@@ -214,7 +214,7 @@ class HostedNamespace:
             access=access,
             directory=Directory(
                 config.identities,
-                is_open=config.gives_tokens_to_all,
+                is_open=lambda: not access.verify or any(each.is_known_root for each in access.keys),
                 is_key=lambda text: any(
                     Right.MANAGE in each.rights and text in (each.key, each.secondary_key) for each in access.keys
                 ),
