@@ -61,7 +61,6 @@ def test_the_schema_knows_identities() -> None:
 WRONG: dict[str, tuple[object, str]] = {
     "no client id": ({"Secret": "s"}, "[0] has no ClientId; it is required"),
     "an empty client id": ({"ClientId": ""}, "[0].ClientId '' can't name an identity"),
-    "another property": ({"ClientId": "a", "Secrets": "s"}, "Secrets is not a known property; did you mean Secret?"),
     "a number": ({"ClientId": 5}, "[0].ClientId is 5; it must be a text"),
     "no certificate": ({"ClientId": "a", "Certificate": "x"}, "[0].Certificate is no certificate; allowed is PEM"),
     "no role": ({"ClientId": "a", "Roles": [{"Entity": "q"}]}, "Roles[0] has no Role; it is required"),
@@ -89,6 +88,15 @@ def test_a_mistake_is_one_line_with_its_place(name: str, tmp_path: Path) -> None
     assert text in str(refused.value)
     assert str(refused.value).startswith(f"{path}:1: $.UserConfig.Namespaces[0].Identities")
     assert "\n" not in str(refused.value)
+
+
+def test_another_property_is_a_warning_with_what_was_meant(tmp_path: Path) -> None:
+    path = tmp_path / "Config.json"
+    namespace = {"Name": "ns", "Identities": [{"ClientId": "a", "Secrets": "s"}]}
+    path.write_text(json.dumps({"UserConfig": {"Namespaces": [namespace]}}))
+    (warning,) = load_config({"config": str(path), "durability": "none"}, {}).warnings
+    assert "Identities[0].Secrets" in warning
+    assert "did you mean Secret?" in warning
 
 
 def test_a_client_id_is_given_once(tmp_path: Path) -> None:
