@@ -186,10 +186,8 @@ class CommitTogether(Protocol):
         """
         ...
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether the group that was started has ended already; if not, `fileno` says when it has."""
-        ...
+    has_ended: bool
+    """Whether the group that was started has ended already; if not, `fileno` says when it has."""
 
     def fileno(self) -> int:
         """Return the file descriptor that can be read once the group is durable or has failed."""
@@ -205,8 +203,13 @@ class CommitTogether(Protocol):
         ...
 
     @property
+    def failed(self) -> bool:
+        """Whether it commits nothing: batches do so alone."""
+        ...
+
+    @property
     def failure(self) -> str | None:
-        """Why it commits nothing: batches do so alone. None if it does."""
+        """Why it has `failed`; None if it has not."""
         ...
 
     def recover(self) -> None:
@@ -314,6 +317,9 @@ class Store(Protocol):
 
     blocking: bool
     """True: commit() waits for a disk, call it off the event loop. False: call it in place."""
+
+    waits: bool
+    """True: a small batch is stored once the disk has it; what needs nothing of it should not be in it."""
 
     @property
     def failure(self) -> str | None:

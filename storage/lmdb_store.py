@@ -112,7 +112,7 @@ class LmdbStore(StoreWithoutJournal):
         self._file_name = f"{path}/{DATA_FILE}"
         self._place: tuple[int, int] | None = None  # device and inode of the file, once it was opened
         # Without fsync a commit is a copy into the page cache, cheaper than a switch to another thread and back.
-        self.blocking = durability.syncs
+        self.blocking = self.waits = durability.syncs
         self._tables = checked_names(tables)
         self._durability = durability
         self._failpoint = failpoint
@@ -132,6 +132,8 @@ class LmdbStore(StoreWithoutJournal):
         self._out_of_room = False  # a batch found no room, in the map or on the disk
         self._copying = False  # a copy is being made: no batch, and the map stays where it is
         self._closed = False
+        self.is_usable = True
+        """Neither failed nor closed: `refuse_unusable` would pass."""
         self._reserve_bytes = RESERVE_PAGES * self._page_bytes if reserves else 0
         self._allocated_bytes = 0  # of the file that surely have room on the disk; 0 if that is not known
         self._grown_bytes_max = 0  # upper bound of the file's pages in use and before them
@@ -173,6 +175,7 @@ class LmdbStore(StoreWithoutJournal):
             raise self.store_error("can't open it again", error) from error
         self._broken = False
         self._failure = None
+        self.is_usable = not self._closed
 
     def begin(self, expected_bytes: int, *, frees: bool = False) -> LmdbBatch[_Transaction]:
         """Begin the one batch; see `contract.Store.begin`."""
@@ -255,7 +258,7 @@ class LmdbStore(StoreWithoutJournal):
         self._close_env()
         self._lock.release()
         self._gauge.close()
-        self._closed = True
+        self._closed, self.is_usable = True, False
 
     # --- for its batches and views -------------------------------------------------------------------------
 
@@ -363,7 +366,7 @@ class LmdbStore(StoreWithoutJournal):
 
     def fail(self, error: StoreFailed) -> None:
         """From now on every use fails until `recover`."""
-        self._failure = error.reason
+        self._failure, self.is_usable = error.reason, False
 
     def refuse_unusable(self) -> None:
         """StoreFailed if a use of the store has failed and it has not recovered since; StoreError if it is closed."""

@@ -42,6 +42,7 @@ class MemoryStore(StoreWithoutJournal):
     """Tables in this process's memory; see `contract.Store`."""
 
     blocking = False
+    waits = False
 
     def __init__(self, tables: Sequence[str], failpoint: Callable[[str], None] = no_failpoint) -> None:
         self._base: _Layer = {table: SortedDict() for table in checked_names(tables)}

@@ -8,7 +8,6 @@ Modules, in reading order:
     replay.py           which of them a store's file lacks; writing these into it
     row_layers.py       rows in memory over those of a file
     journaled_store.py  a store whose small batches go into a journal first
-    journaled_batch.py  its views and its batches
 
 Why: docs/decisions/0017.
 """

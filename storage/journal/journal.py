@@ -47,7 +47,7 @@ import struct
 import threading
 import zlib
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,10 +115,11 @@ class Committable(Protocol):
 class _Group:
     """Batches that are committed together: those that can be have entries."""
 
-    __slots__ = ("_errors", "_memory", "_started", "entries", "error")
+    __slots__ = ("_errors", "_memory", "_started", "entries", "error", "stores")
 
     def __init__(self, batches: Sequence[object]) -> None:
-        self.entries: list[tuple[str, bytes]] = []
+        self.stores: list[str] = []
+        self.entries: list[bytes] = []
         self.error: Exception | None = None
         """Of the group's writes."""
         self._errors: list[BaseException | None] = [None] * len(batches)
@@ -132,7 +133,8 @@ class _Group:
                 continue
             entry = _packed(store, rows)
             self._started.append((index, batch))
-            self.entries.append((store, entry))
+            self.stores.append(store)
+            self.entries.append(entry)
             self._memory.append(len(entry) + ROW_BYTES * sum(map(len, rows.values())))
 
     def end(self) -> list[BaseException | None]:
@@ -197,6 +199,8 @@ class Journal:
         self._used_bytes = 0  # of this lap's half
         self._grown_bytes = [0, 0]  # of the halves of even and odd laps: written once, at least with zeros
         self._under_way: tuple[_Group, _Plan | None, Written | None] | None = None  # between `start` and `finish`
+        self.has_ended = False
+        """See `contract.CommitTogether.has_ended`."""
         self.failed = False
         """After a write that may be incomplete, nothing is appended before `recover`."""
         self._cause = ""  # of `failed`
@@ -204,7 +208,8 @@ class Journal:
         self._number_lock = threading.Lock()
         self._next_number = 1
         # Whose rows are where; any thread, one operation of the dict at a time.
-        self._oldest: dict[str, int] = {}  # store -> the first lap with rows that its own file lacks
+        self.oldest: dict[str, int] = {}
+        """Store -> the first lap with rows that its own file lacks."""
         # The tail, for the thread that writes and those that call `sync`.
         self._sync_lock = threading.Lock()  # held during a wait
         self._tail_lock = threading.Lock()  # never held during a wait
@@ -231,13 +236,9 @@ class Journal:
 
     def next_number(self) -> int:
         """Return a number above all that were given; an entry below it that a store has seen is out of date."""
-        return self._take_numbers(1)
-
-    def _take_numbers(self, count: int) -> int:
-        """Return the first of so many new numbers; never waits for the disk."""
-        with self._number_lock:
+        with self._number_lock:  # never held while the disk is waited for
             number = self._next_number
-            self._next_number += count
+            self._next_number += 1
         return number
 
     def commit(self, batches: Sequence[object]) -> list[BaseException | None]:
@@ -245,7 +246,7 @@ class Journal:
         group = _Group(batches)
         try:
             if group.entries:
-                self.append(group.entries)
+                self._append(group.stores, group.entries)
         except (OSError, JournalFull) as error:
             group.error = error
         return group.end()
@@ -255,8 +256,11 @@ class Journal:
 
         JournalFull: nothing is stored. OSError: it is unknown whether the group is stored; `failed` from now on.
         """
+        self._append([store for store, _ in entries], [entry for _, entry in entries])
+
+    def _append(self, stores: Sequence[str], entries: Sequence[bytes]) -> None:
         with self._lock:
-            plan = self._plan(entries)
+            plan = self._plan(stores, entries)
             self._conclude(plan, self._writer.write(plan.writes, self.waits))
 
     def start(self, batches: Sequence[object], *, here: bool = False) -> bool:
@@ -269,7 +273,7 @@ class Journal:
         group, plan, written = _Group(batches), None, None  # 4a
         try:
             if group.entries:
-                plan = self._plan(group.entries)  # 4b
+                plan = self._plan(group.stores, group.entries)  # 4b
         except Exception as error:  # JournalFull
             group.error = error
         if plan is None:
@@ -278,13 +282,8 @@ class Journal:
             written = self._writer.write(plan.writes, self.waits)  # 4c
         else:
             self._writer.start(plan.writes, self.waits)
-        self._under_way = group, plan, written
+        self._under_way, self.has_ended = (group, plan, written), written is not None
         return True
-
-    @property
-    def has_ended(self) -> bool:
-        """See `contract.CommitTogether.has_ended`."""
-        return self._under_way is not None and self._under_way[2] is not None
 
     def fileno(self) -> int:
         """See `contract.CommitTogether.fileno`."""
@@ -294,7 +293,7 @@ class Journal:
         """Return the errors of the batches of `start`; see `contract.CommitTogether.finish`."""
         if self._under_way is None:
             raise RuntimeError("no group was started")
-        (group, plan, written), self._under_way = self._under_way, None
+        (group, plan, written), self._under_way, self.has_ended = self._under_way, None, False
         if written is None:
             written = self._writer.finish()
         try:
@@ -306,18 +305,27 @@ class Journal:
             self._lock.release()
         return group.end()  # 4e
 
-    def _plan(self, entries: Sequence[tuple[str, bytes]]) -> _Plan:
-        """Return the writes for a group of these entries. JournalFull; holds the lock."""
-        body = b"".join([entry for _, entry in entries])
+    def _plan(self, stores: Sequence[str], entries: Sequence[bytes]) -> _Plan:
+        """Return the writes for a group of these stores' entries. JournalFull; holds the lock."""
+        body = b"".join(entries)
         size = GROUP.size + len(body)
+        if not self.failed and not self._is_in_place():
+            self._fail("its file was deleted or replaced")
+            self._want_flush()
+        if self.failed or size > HALF_BYTES:
+            raise JournalFull
         lap, used_bytes, durable_bytes, writes, record_at = self.lap, self._used_bytes, self._durable_bytes, [], None
-        if self._needs_lap(size):
+        if used_bytes + size > HALF_BYTES:
+            if any(of_store < lap for of_store in list(self.oldest.values())):
+                raise JournalFull
             lap, used_bytes, durable_bytes = lap + 1, 0, 0
             if self._tail:  # before the record, which says that it is there
                 writes.append((0, b""))
             record_at = len(writes)
             writes.append((LAP_PLACES[lap % 2], lap_record(lap, self._used_bytes, self._seed)))
-        number = self._take_numbers(len(entries))
+        with self._number_lock:
+            number = self._next_number
+            self._next_number += len(entries)
         rest = GROUP.pack(GROUP_MAGIC, 0, size, lap, number, len(entries), durable_bytes)[CHECKED_FROM:]
         checksum = zlib.crc32(body, zlib.crc32(rest, self._seed))
         group = b"".join([GROUP_MAGIC, checksum.to_bytes(4, "little"), rest, body])
@@ -327,7 +335,7 @@ class Journal:
             group += bytes(grown_bytes - end)
         writes.append((HEAD_BYTES + (lap % 2) * HALF_BYTES + used_bytes, group))
         assert durable_bytes <= used_bytes < end <= grown_bytes <= HALF_BYTES
-        return _Plan(writes, [store for store, _ in entries], lap, number, end, grown_bytes, record_at)
+        return _Plan(writes, stores, lap, number, end, grown_bytes, record_at)
 
     def _conclude(self, plan: _Plan, written: Written) -> None:
         """Note what became of the plan's writes. JournalFull, OSError; holds the lock."""
@@ -351,7 +359,7 @@ class Journal:
         self._used_bytes = plan.used_bytes
         self._grown_bytes[plan.lap % 2] = max(self._grown_bytes[plan.lap % 2], plan.grown_bytes)
         for store in plan.stores:
-            self._oldest.setdefault(store, self.lap)
+            self.oldest.setdefault(store, self.lap)
         if self.waits:
             self._durable_bytes = plan.used_bytes
         else:
@@ -359,19 +367,6 @@ class Journal:
             with self._tail_lock:
                 self._tail.append(_Written(plan.number, plan.lap, offset, data, plan.used_bytes))
                 self.tail_bytes += len(data)
-
-    def _needs_lap(self, size: int) -> bool:
-        """Whether a group of so many bytes begins the next lap: this one's half has no room for it. JournalFull."""
-        if not self.failed and not self._is_in_place():
-            self._fail("its file was deleted or replaced")
-            self._want_flush()
-        if self.failed or size > HALF_BYTES:
-            raise JournalFull
-        if self._used_bytes + size <= HALF_BYTES:
-            return False
-        if any(lap < self.lap for lap in list(self._oldest.values())):
-            raise JournalFull
-        return True
 
     def sync(self) -> None:
         """Put on the disk all that is confirmed; see `contract.CommitTogether.sync`.
@@ -428,8 +423,8 @@ class Journal:
             if not self._is_in_place():
                 raise OSError(f"{self.path} was deleted or replaced")
             self.sync()
-            if self._oldest:
-                raise JournalFull(f"the rows of {len(self._oldest)} stores are not in their files yet")
+            if self.oldest:
+                raise JournalFull(f"the rows of {len(self.oldest)} stores are not in their files yet")
             lap = self.lap + 1
             record = lap_record(lap, self._used_bytes, self._seed)
             _, code = self._writer.write([(LAP_PLACES[lap % 2], record)])
@@ -448,24 +443,24 @@ class Journal:
         return (status.st_dev, status.st_ino) == self._place
 
     def _want_flush(self) -> None:
-        for store in list(self._oldest):
+        for store in list(self.oldest):
             call = self._wanted.get(store)
             if call is not None:
                 call()
 
     def wants_flush(self, store: str) -> bool:
         """Whether `store` has rows here that it should write to its own file."""
-        lap = self._oldest.get(store)
+        lap = self.oldest.get(store)
         return lap is not None and (lap < self.lap or self.failed)
 
     def flushed(self, store: str) -> None:
         """All rows of `store` are in its own file, durably; on any thread."""
-        self._oldest.pop(store, None)
+        self.oldest.pop(store, None)
 
     @property
     def is_empty(self) -> bool:
         """Whether all rows are in the stores' own files."""
-        return not self._oldest
+        return not self.oldest
 
     def close(self) -> None:
         """Close the file, after the group that is under way, and with all that is confirmed on the disk; it stays."""
@@ -505,16 +500,10 @@ def _packed(store: str, rows: Rows) -> bytes:
         if len(key_sizes) == 1 and _DELETIONS.issuperset(map(type, changes.values())):  # as of completed messages
             head = ROW.pack(key_sizes.pop(), DELETED)
             parts += head, head.join(changes)
-        else:
-            parts += _packed_rows(changes)
+            continue
+        for key, value in changes.items():
+            if value is None:
+                parts += ROW.pack(len(key), DELETED), key
+            else:
+                parts += ROW.pack(len(key), len(value)), key, value
     return b"".join(parts)
-
-
-def _packed_rows(changes: Mapping[bytes, bytes | None]) -> list[bytes]:
-    parts: list[bytes] = []
-    for key, value in changes.items():
-        if value is None:
-            parts += ROW.pack(len(key), DELETED), key
-        else:
-            parts += ROW.pack(len(key), len(value)), key, value
-    return parts

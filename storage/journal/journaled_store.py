@@ -3,7 +3,8 @@
 Knows which batches go where, and how reads see both. Does not know the journal's file (`journal.py`) nor LMDB's
 (`lmdb_store.py`). Rows that are in the journal and not yet in the file are the **pending** ones, a layer in memory over
 the file. A large batch, or any after PENDING_BYTES_MAX of pending rows, is a batch of LMDB that writes the pending rows
-with its own; from then on the journal's entries for this store are out of date, which its row JOURNAL_KEY says.
+with its own; from then on the journal's entries for this store are out of date, which its row JOURNAL_KEY says. A small
+one is a `JournaledBatch`, which has its rows to itself until the journal asks for them.
 
 Threads as in `lmdb_store.py`: the thread that commits only hands over a layer, or empties the pending ones, each by one
 assignment; the owner merges layers when a batch begins, which ends all views.
@@ -17,9 +18,11 @@ from pathlib import Path
 from typing import Final
 
 from ..contract import (
+    KEY_BYTES_MAX,
     META_TABLE,
     Batch,
     BatchState,
+    Closing,
     Durability,
     StoreError,
     StoreFailed,
@@ -30,9 +33,8 @@ from ..contract import (
 from ..lmdb_reading import JOURNAL_KEY
 from ..lmdb_store import LmdbStore
 from .journal import HALF_BYTES, Journal, JournalFull
-from .journaled_batch import JournaledBatch, LayeredView
 from .replay import row_of, write_layer
-from .row_layers import RowLayer
+from .row_layers import Row, RowLayer, Rows, rows_between, value_of
 
 JOURNALED_BYTES_MAX: Final = 36 << 10
 """A batch that expects more goes straight into the store's file: writing it twice would cost more than the wait. Twenty
@@ -71,12 +73,13 @@ class JournaledStore:
         self.path = path
         self.name = path.name
         self.journal = journal
-        self._failpoint = None if failpoint is no_failpoint else failpoint
+        self.waits = journal.waits
+        self.failpoint = None if failpoint is no_failpoint else failpoint
         # A batch with failpoints may be blocked by them, so it commits alone.
-        self.shared = journal if self._failpoint is None else None
+        self.shared = journal if self.failpoint is None else None
         self.tables = frozenset(tables)
         self._journaled_bytes_max = JOURNALED_BYTES_MAX if journal.waits else UNSYNCED_BYTES_MAX
-        self._file = LmdbStore(
+        self.file = LmdbStore(
             path,
             tables,
             Durability.FULL,
@@ -88,7 +91,7 @@ class JournaledStore:
             reserves=True,
         )
         self._pending = RowLayer()
-        self._committed: RowLayer | None = None  # by the last batch; set by the thread that commits
+        self.committed: RowLayer | None = None  # by the last batch, which sets it on the thread that commits
         self._batch: Batch | None = None
         self._copying = False  # no batch until the copy is made
         self._file_is_next = False  # the journal has refused a batch
@@ -100,16 +103,16 @@ class JournaledStore:
     @property
     def failure(self) -> str | None:
         """See `contract.Store.failure`."""
-        return self._file.failure
+        return self.file.failure
 
     def recover(self) -> None:
         """See `contract.Store.recover`; the pending rows stay, the next batch looks which of them the file has."""
-        self._file.recover()
+        self.file.recover()
 
     @property
     def has_pending(self) -> bool:
         """See `contract.Store.has_pending`."""
-        return bool(self._pending.tables) or self._committed is not None
+        return bool(self._pending.tables) or self.committed is not None
 
     @property
     def wants_flush(self) -> bool:
@@ -126,18 +129,21 @@ class JournaledStore:
         if batch is not None and batch.state is not BatchState.OVER:
             raise StoreError(self.path, f"a batch is {batch.state}; one at a time")
         self.moment = object()
-        self._know_pending()
+        if self.committed is not None or self._file_number is not None:
+            self._know_pending()
+        journal = self.journal
         if not frees:  # the file must have room for what the journal takes
-            self._file.keep_reserve(self._pending.byte_count + expected_bytes)
+            self.file.keep_reserve(self._pending.byte_count + expected_bytes)
         if (
             expected_bytes <= self._journaled_bytes_max
             and self._pending.byte_count <= PENDING_BYTES_MAX
             and not self._file_is_next
             and not self._copying
-            and not self.journal.failed
-            and not self.journal.wants_flush(self.name)
+            and not journal.failed
+            and journal.oldest.get(self.name, journal.lap) == journal.lap  # else it wants a flush
         ):
-            self._file.refuse_unusable()
+            if not self.file.is_usable:
+                self.file.refuse_unusable()
             self._batch = JournaledBatch(self, self._pending)
         else:
             self._batch = self._begin_in_file(expected_bytes)
@@ -145,8 +151,8 @@ class JournaledStore:
 
     def view(self) -> View:
         """A view of the committed state; see `contract.Store.view`."""
-        number, committed, pending = self._file_number, self._committed, self._pending
-        file = self._file.view()
+        number, committed, pending = self._file_number, self.committed, self._pending
+        file = self.file.view()
         layers: tuple[RowLayer, ...] = (pending,) if committed is None else (pending, committed)
         if number is not None and file.get(META_TABLE, JOURNAL_KEY) == row_of(self.journal.id, number):
             layers = ()  # a batch of the file is stored, with the pending rows, and its commit may not have returned
@@ -157,7 +163,7 @@ class JournaledStore:
         if self._has_batch() or self._copying:
             raise StoreError(self.path, "can't be copied while a batch is open or another copy is made")
         self.flush()
-        copy_file = self._file.copy_to(path)
+        copy_file = self.file.copy_to(path)
         self._copying = True
 
         def copy() -> None:
@@ -174,32 +180,16 @@ class JournaledStore:
             self._batch.abort()
         with suppress(StoreError):  # then the rows stay in the journal, and the next start replays them
             self.flush()
-        self._file.close()
+        self.file.close()
 
     # --- for its batches -----------------------------------------------------------------------------------
 
-    def file_view(self) -> View:
-        """A view of the file, without what is pending. StoreError."""
-        return self._file.view()
-
-    def start_commit(self) -> None:
-        """Before the rows go into the journal. Raises StoreError."""
-        try:
-            if self._failpoint is not None:
-                self._failpoint("batch-applied")
-                self._failpoint("commit-started")
-            self._file.refuse_other_file()
-        except Exception as error:
-            failure = self._file.store_error("commit failed", error)
-            if isinstance(failure, StoreFailed):
-                self._file.fail(failure)
-            raise failure from error
-
-    def end_commit(self, layer: RowLayer) -> None:
-        """The rows of `layer` are durable in the journal."""
-        self._committed = layer
-        if self._failpoint is not None:
-            self._failpoint("committed")
+    def unfit(self, error: Exception) -> StoreError:
+        """Return the StoreError for an `error` before the rows go into the journal."""
+        failure = self.file.store_error("commit failed", error)
+        if isinstance(failure, StoreFailed):
+            self.file.fail(failure)
+        return failure
 
     def store_error(self, error: Exception) -> StoreError:
         """Return the StoreError for an error of a commit in the journal; if that is full, the next batch avoids it."""
@@ -216,13 +206,13 @@ class JournaledStore:
 
     def _know_pending(self) -> None:
         """Merge what the last batch has committed; after a failed commit of the file, look at what it has."""
-        committed, self._committed = self._committed, None
+        committed, self.committed = self.committed, None
         if committed is not None:
             self._pending.merge(committed)
             if not self._pending.tables:  # the batch changed nothing: the journal need not wait for the file
                 self.journal.flushed(self.name)
         if self._file_number is not None:
-            with self._file.view() as view:
+            with self.file.view() as view:
                 row = view.get(META_TABLE, JOURNAL_KEY)
             if row == row_of(self.journal.id, self._file_number):
                 self._forget_pending()
@@ -230,7 +220,7 @@ class JournaledStore:
 
     def _begin_in_file(self, expected_bytes: int) -> Batch:
         pending = self._pending
-        batch = self._file.begin(expected_bytes + pending.byte_count, frees=True)
+        batch = self.file.begin(expected_bytes + pending.byte_count, frees=True)
         try:
             write_layer(batch, pending)
         except BaseException:
@@ -245,8 +235,8 @@ class JournaledStore:
         if step == "committed":
             self._forget_pending()
             self._file_number = None
-        if self._failpoint is not None:
-            self._failpoint(step)
+        if self.failpoint is not None:
+            self.failpoint(step)
 
     def _forget_pending(self) -> None:
         self._pending = RowLayer()
@@ -260,3 +250,166 @@ class JournaledStore:
             self._batch = self._begin_in_file(0)
             with self._batch as batch:
                 batch.commit()
+
+
+class LayeredView(Closing):
+    """Committed state; see `contract.View`."""
+
+    __slots__ = ("_file", "_layers", "_moment", "_store")
+
+    def __init__(self, store: JournaledStore, file: View, layers: Sequence[RowLayer]) -> None:
+        self._store = store
+        self._file = file
+        self._layers = layers
+        self._moment = store.moment
+
+    def get(self, table: str, key: bytes) -> bytes | None:
+        """Return the value at `key`; see `contract.View.get`."""
+        self._refuse_stale()
+        return value_of(self._layers, self._file.get, table, key)
+
+    def scan(self, table: str, start: bytes, stop: bytes, limit: int) -> list[Row]:
+        """Return rows in key order; see `contract.View.scan`."""
+        self._refuse_stale()
+        return rows_between(self._layers, self._file.scan, table, start, stop, limit)
+
+    def close(self) -> None:
+        """Release the view."""
+        self._file.close()
+
+    def _refuse_stale(self) -> None:
+        if self._moment is not self._store.moment:
+            raise StoreError(self._store.path, "this view ended when the next batch began; take a new one")
+
+
+class JournaledBatch(Closing):
+    """A small batch: its rows are a layer in memory until they are in the journal; see `contract.Batch`."""
+
+    __slots__ = ("_file", "_layer", "_layers", "_store", "shared", "state")
+
+    def __init__(self, store: JournaledStore, pending: RowLayer) -> None:
+        self._store = store
+        self._file: View | None = None  # from the first read on: a message that is only stored needs none
+        self.shared = store.shared
+        self._layer = RowLayer()
+        self._layers = (pending, self._layer)
+        self.state = BatchState.OPEN
+
+    def get(self, table: str, key: bytes) -> bytes | None:
+        """Return the value at `key`, own writes included."""
+        self._refuse_over()
+        return value_of(self._layers, self._stored().get, table, key)
+
+    def scan(self, table: str, start: bytes, stop: bytes, limit: int) -> list[Row]:
+        """Return rows in key order, own writes included."""
+        self._refuse_over()
+        return rows_between(self._layers, self._stored().scan, table, start, stop, limit)
+
+    def _stored(self) -> View:
+        if self._file is None:
+            self._file = self._store.file.view()
+        return self._file
+
+    def put(self, table: str, key: bytes, value: bytes) -> None:
+        """Write or overwrite; see `contract.Batch.put`."""
+        if not 0 < len(key) <= KEY_BYTES_MAX:
+            raise _bad_key(key)
+        self._rows(table)[key] = bytes(value)  # bytes stay as they are; a buffer that may change is copied
+
+    def delete(self, table: str, key: bytes) -> bool:
+        """Remove `key`; False if it wasn't there."""
+        found = self.get(table, key) is not None
+        if found:
+            self._rows(table)[key] = None
+        return found
+
+    def put_rows(self, table: str, rows: Sequence[Row]) -> None:
+        """Write rows that are in the order of their keys; see `contract.Batch.put_rows`."""
+        changes = self._rows(table)
+        for key, value in rows:
+            if not 0 < len(key) <= KEY_BYTES_MAX:
+                raise _bad_key(key)
+            changes[key] = bytes(value)
+
+    def delete_rows(self, table: str, keys: Sequence[bytes]) -> None:
+        """Remove each of `keys` that is there."""
+        changes = self._rows(table)
+        for key in keys:
+            if not key:
+                raise ValueError("a key has at least one byte")
+            if len(key) <= KEY_BYTES_MAX:
+                changes[key] = None
+
+    def _rows(self, table: str) -> dict[bytes, bytes | None]:
+        """Return the changes of a table. KeyError, StoreError."""
+        if self.state is not BatchState.OPEN:
+            self._refuse_over()
+        rows = self._layer.tables.get(table)
+        if rows is None:
+            if table not in self._store.tables:
+                raise KeyError(table)
+            rows = self._layer.tables[table] = {}
+        return rows
+
+    def commit(self) -> None:
+        """Make the batch durable; see `contract.Batch.commit`."""
+        self._refuse_over()
+        for error in self._store.journal.commit([self]):
+            if error is not None:
+                raise error
+
+    def abort(self) -> None:
+        """Drop the batch; see `contract.Batch.abort`."""
+        if self.state is BatchState.COMMITTING:
+            raise StoreError(self._store.path, "the batch is being committed")
+        self._end()
+
+    def close(self) -> None:
+        """Abort unless the batch is over."""
+        self.abort()
+
+    # --- for the journal (`journal.Committable`)
+
+    def start_commit(self) -> tuple[str, Rows]:
+        """Return the store's name and the rows. Raises StoreError, or what a failpoint raises."""
+        if self.state is not BatchState.OPEN:
+            self._refuse_over()
+        self.state, store = BatchState.COMMITTING, self._store
+        try:
+            if store.failpoint is not None:
+                store.failpoint("batch-applied")
+                store.failpoint("commit-started")
+            store.file.refuse_other_file()
+        except BaseException as error:
+            self._end()
+            if isinstance(error, Exception):
+                raise store.unfit(error) from error
+            raise
+        return store.name, self._layer.tables
+
+    def end_commit(self, byte_count: int, error: Exception | None) -> None:
+        """The rows, of about so many bytes, are durable; or raise the StoreError for the `error` of the journal."""
+        store = self._store
+        try:
+            if error is not None:
+                raise store.store_error(error) from error
+            self._layer.complete(byte_count)
+            store.committed = self._layer
+            if store.failpoint is not None:
+                store.failpoint("committed")
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        if self.state is not BatchState.OVER:
+            self.state = BatchState.OVER
+            if self._file is not None:
+                self._file.close()
+
+    def _refuse_over(self) -> None:
+        if self.state is not BatchState.OPEN:
+            raise StoreError(self._store.path, f"this batch is {self.state}")
+
+
+def _bad_key(key: bytes) -> ValueError:
+    return ValueError(f"a key has 1 to {KEY_BYTES_MAX} bytes, this one {len(key)}")

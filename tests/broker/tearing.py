@@ -119,7 +119,7 @@ class LossyStore(StoreWithoutJournal):
     def __init__(self, store: Store, lossy: Lossy) -> None:
         self._store = store
         self._lossy = lossy
-        self.blocking = store.blocking
+        self.blocking, self.waits = store.blocking, store.waits
 
     def begin(self, expected_bytes: int, *, frees: bool = False) -> Batch:
         return LossyBatch(self._store.begin(expected_bytes, frees=frees), self._lossy)

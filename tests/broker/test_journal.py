@@ -253,7 +253,7 @@ async def test_a_store_whose_flush_failed_once_is_asked_again(
 ) -> None:
     broker, stores = opened()
     await put(broker, IDLE[0], "idle")
-    file = stores[IDLE[0]]._file  # type: ignore[attr-defined]
+    file = stores[IDLE[0]].file  # type: ignore[attr-defined]
     finish, failures = file.finish, list[int]()
 
     def fail_once(txn: object) -> None:
@@ -283,7 +283,7 @@ async def test_a_copy_that_fails_at_one_store_waits_for_the_flushes_of_the_other
     broker, stores = opened()
     for index in IDLE:
         await put(broker, index, f"idle {index}")
-    failing, slow = (stores[index]._file for index in IDLE)  # type: ignore[attr-defined]
+    failing, slow = (stores[index].file for index in IDLE)  # type: ignore[attr-defined]
     finish_failing, finish_slow, began, go_on = failing.finish, slow.finish, threading.Event(), threading.Event()
 
     def fail(txn: object) -> None:

@@ -94,7 +94,7 @@ class Unconfirmed(StoreWithoutJournal):
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.blocking = store.blocking
+        self.blocking, self.waits = store.blocking, store.waits
         self.commits_left: int | None = None
         self.keeps = False
 

@@ -548,7 +548,7 @@ def test_a_store_that_flushes_while_a_lap_begins_does_not_break_the_append(journ
             journal.flushed("b")  # another thread's turn, at a switch between two bytecodes
             return int.__lt__(self, cast("int", other))
 
-    journal._oldest = {"a": Lap(1), "b": 1}
+    journal.oldest = {"a": Lap(1), "b": 1}
     journal._used_bytes = HALF_BYTES
     (error,) = journal.commit([Batch("c", {b"x": b""})])
     assert error is None

@@ -37,8 +37,7 @@ from emubus.storage.check import check_store
 from emubus.storage.journal import journal as journal_file
 from emubus.storage.journal import journaled_store, reading
 from emubus.storage.journal import replay as replaying
-from emubus.storage.journal.journaled_batch import JournaledBatch
-from emubus.storage.journal.journaled_store import JournaledStore
+from emubus.storage.journal.journaled_store import JournaledBatch, JournaledStore
 from emubus.storage.journal.replay import lacking, row_of
 from emubus.storage.lmdb_store import LmdbStore
 
@@ -298,11 +297,11 @@ class Machine:
                 write(batch, self.changes(name))
             assert state_of(store) == self.shown[name]
         elif kind.startswith("file fails"):
-            finish = store._file.finish
+            finish = store.file.finish
             stored = kind.endswith("stored")
-            store._file.finish = lambda txn: finish(Interrupted(txn, self.lose_power, stored=stored))  # type: ignore
+            store.file.finish = lambda txn: finish(Interrupted(txn, self.lose_power, stored=stored))  # type: ignore
             self.commit({name: self.changes(name)}, LARGE_BYTES)
-            store._file.finish = finish  # type: ignore[method-assign]
+            store.file.finish = finish  # type: ignore[method-assign]
         elif kind == "both":
             self.commit({each: self.changes(each) for each in NAMES}, 500)
         elif kind == "too much":
@@ -384,7 +383,7 @@ def entries_lacking(journal: Journal, store: Store) -> int:
     """How many entries of the journal would be replayed into a store's file."""
     assert isinstance(store, JournaledStore)
     entries = [entry for entry in read_journal(journal.path, journal.id) if entry.store == store.name]
-    with store._file.view() as view:
+    with store.file.view() as view:
         return len(lacking(view.get("meta", b"journal") or b"", journal.id, entries))
 
 

@@ -39,8 +39,8 @@ def _journal_not_synced(patch: Patch) -> None:
 def _group_before_lap(patch: Patch) -> None:
     plan = journal.Journal._plan
 
-    def reversed_plan(self: journal.Journal, entries: Sequence[tuple[str, bytes]]) -> Any:
-        made = plan(self, entries)
+    def reversed_plan(self: journal.Journal, stores: Sequence[str], entries: Sequence[bytes]) -> Any:
+        made = plan(self, stores, entries)
         made.writes.reverse()  # type: ignore[attr-defined]
         return made
 
@@ -50,8 +50,8 @@ def _group_before_lap(patch: Patch) -> None:
 def _no_lap_record(patch: Patch) -> None:
     plan = journal.Journal._plan
 
-    def without(self: journal.Journal, entries: Sequence[tuple[str, bytes]]) -> Any:
-        made = plan(self, entries)
+    def without(self: journal.Journal, stores: Sequence[str], entries: Sequence[bytes]) -> Any:
+        made = plan(self, stores, entries)
         del made.writes[:-1]  # type: ignore[attr-defined]
         return made
 
@@ -138,8 +138,8 @@ def _files_before_the_tail(patch: Patch) -> None:
 def _lap_before_the_tail(patch: Patch) -> None:
     plan = journal.Journal._plan
 
-    def without(self: journal.Journal, entries: Sequence[tuple[str, bytes]]) -> Any:
-        made = plan(self, entries)
+    def without(self: journal.Journal, stores: Sequence[str], entries: Sequence[bytes]) -> Any:
+        made = plan(self, stores, entries)
         if made.record_at:
             del made.writes[0]  # type: ignore[attr-defined]
             made.record_at = 0
