@@ -10,10 +10,13 @@ The other 14 are random.
 from __future__ import annotations
 
 import base64
+import operator
 import os
 import random
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, repeat
+from operator import itemgetter
 from struct import Struct
 
 _POOL_BYTES = 16 * 1024
@@ -23,6 +26,9 @@ _chance = random.SystemRandom().random
 TOKEN_BYTES = 16
 _INDEX_BYTES = 2
 _RANDOM_BYTES = TOKEN_BYTES - _INDEX_BYTES
+_TOKEN_SIZES = frozenset({TOKEN_BYTES})
+_joined: Callable[[bytes, bytes], bytes] = operator.add
+_token_end = itemgetter(slice(-_INDEX_BYTES, None))
 _token_starts = Struct(f"{_RANDOM_BYTES}s").iter_unpack
 
 
@@ -57,7 +63,8 @@ _take = _Pool().take
 def new_lock_tokens(partition_index: int, count: int) -> list[bytes]:
     """Fresh lock tokens (16 bytes, delivery-tag order) for messages of partition `partition_index` (0…65535)."""
     index = partition_index.to_bytes(_INDEX_BYTES, "big")
-    return [start + index for (start,) in _token_starts(_take(count * _RANDOM_BYTES))]
+    starts = chain.from_iterable(_token_starts(_take(count * _RANDOM_BYTES)))
+    return list(map(_joined, starts, repeat(index)))  # a comprehension would be a call for each run
 
 
 def new_transaction_id() -> bytes:
@@ -72,13 +79,12 @@ def partition_index_of_token(token: bytes) -> int:
 
 def positions_by_partition(tokens: Sequence[bytes]) -> Mapping[int, Sequence[int]]:
     """Return the positions of lock tokens by the partition indices in them; see `partition_index_of_token`."""
-    ends = [token[-_INDEX_BYTES:] if len(token) == TOKEN_BYTES else b"" for token in tokens]
-    index_of = {end: int.from_bytes(end, "big") for end in set(ends)}
-    if len(index_of) == 1:  # of an unpartitioned entity, for instance
-        return {index_of[ends[0]]: range(len(ends))}
+    ends = list(map(_token_end, tokens))
+    if len(set(ends)) == 1 and _TOKEN_SIZES.issuperset(map(len, tokens)):  # of an unpartitioned entity
+        return {int.from_bytes(ends[0], "big"): range(len(ends))}
     groups: dict[int, list[int]] = {}
-    for position, end in enumerate(ends):
-        groups.setdefault(index_of[end], []).append(position)
+    for position, token in enumerate(tokens):
+        groups.setdefault(partition_index_of_token(token), []).append(position)
     return groups
 
 

@@ -20,7 +20,6 @@ TAKE_MESSAGES_MIN = 128  # as far as the credit goes: many small requests cost m
 LEFT_MAX = 64  # stale heap entries before a clean-up
 
 T = TypeVar("T")
-Ask = Callable[[int, Request], None]
 
 
 class Demand(Generic[T]):
@@ -50,10 +49,11 @@ class Demand(Generic[T]):
 
 
 class Dispatcher(Generic[T]):
-    """The waiting demands and the ready partitions; `ask(partition index, request)` submits a request."""
+    """The waiting demands and the ready partitions; `submits` submit a request to each of the partitions."""
 
-    def __init__(self, partition_count: int, ask: Ask) -> None:
-        self._ask = ask
+    def __init__(self, submits: Sequence[Callable[[Request], None]]) -> None:
+        self._submits = submits
+        partition_count = len(submits)
         self._ready: deque[int] = deque(range(partition_count))  # may turn out empty
         self._is_ready = [True] * partition_count
         self._asking = [False] * partition_count
@@ -118,21 +118,14 @@ class Dispatcher(Generic[T]):
         demand.waiting = True
         heapq.heappush(self._waiting, (turn, id(demand), demand))
 
-    def _next_waiting(self) -> Demand[T] | None:
-        """Remove and return the demand that has waited longest."""
-        while self._waiting:
-            turn, _, demand = heapq.heappop(self._waiting)
-            if demand.waiting and demand.turn == turn:  # else the entry is stale
-                demand.waiting = False
-                return demand
-        return None
-
     def _pump(self) -> None:
-        ready = self._ready
-        while ready:
-            demand = self._next_waiting()
-            if demand is None:
-                return
+        """Ask ready partitions for those that wait, the one first that has waited longest."""
+        ready, waiting = self._ready, self._waiting
+        while ready and waiting:
+            turn, _, demand = heapq.heappop(waiting)
+            if not demand.waiting or demand.turn != turn:
+                continue  # a stale entry
+            demand.waiting = False
             open_count = demand.wanted - demand.requested
             if open_count <= 0:
                 continue
@@ -143,8 +136,9 @@ class Dispatcher(Generic[T]):
             count = min(max(share, TAKE_MESSAGES_MIN), open_count, TAKE_MESSAGES_MAX)
             demand.requested += count
             answer = partial(self._taken, index, demand, count, demand.turn)
-            self._enlist(demand)
-            self._ask(index, demand.make(count, answer))
+            if count < open_count:
+                self._enlist(demand)
+            self._submits[index](demand.make(count, answer))
 
     def _taken(self, index: int, demand: Demand[T], count: int, turn: int, taken: Received[T]) -> None:
         self._asking[index] = False
@@ -160,8 +154,10 @@ class Dispatcher(Generic[T]):
             else:
                 demand.wanted = max(0, demand.wanted - len(taken.deliveries))
                 demand.deliver(taken.deliveries)
-        self._enlist(demand, None if taken.deliveries else turn)
-        self._pump()
+        if demand.wanted > demand.requested:
+            self._enlist(demand, None if taken.deliveries else turn)
+        if self._ready:
+            self._pump()
         if self._draining:
             self._finish_drains()
 
@@ -190,11 +186,12 @@ class ReceiveQuota:
 
     def __init__(self, count_max: int | None = None) -> None:
         self.count_max = count_max
-        self._receivers: set[Waiting] = set()
+        self.receivers: set[Waiting] = set()
+        """Those that were let in and have not left; one that asks for more is let in already."""
 
     def enter(self, receiver: Waiting) -> bool:
         """Add a receiver with credit; return False if too many others wait."""
-        receivers = self._receivers
+        receivers = self.receivers
         receivers.add(receiver)
         if self.count_max is None or len(receivers) <= self.count_max:
             return True
@@ -206,4 +203,4 @@ class ReceiveQuota:
 
     def leave(self, receiver: Waiting) -> None:
         """Remove a receiver without credit."""
-        self._receivers.discard(receiver)
+        self.receivers.discard(receiver)

@@ -26,7 +26,6 @@ from ..outcomes import Outcome
 from ..partition.records import HOMES, PARTITION_SHIFT, SEQUENCE_NUMBER_MAX, ByteTotal, Counters, topic_bytes
 from ..partition.requests import (
     DeleteMessages,
-    DeleteRows,
     GetExtent,
     ListNumbers,
     ListSessions,
@@ -39,7 +38,7 @@ from ..partition.requests import (
     Settle,
 )
 from ..partition.state import forwarded_from
-from ..partition.step import Delays, Delivery, Extent, SessionGrant, SubscriptionRouting
+from ..partition.step import Delivery, Extent, SessionGrant, SubscriptionRouting
 from ..stores.worker import Worker
 from .dispatcher import Dispatcher, ReceiveQuota
 from .router import Dealer, Router, key_of
@@ -91,6 +90,7 @@ class PartitionHandle:
         "queue_id",
         "routing",
         "size_bytes_max",
+        "submit",
         "total",
         "worker",
     )
@@ -103,6 +103,8 @@ class PartitionHandle:
         self.size_bytes_max = size_bytes_max
         self.first_counter = first_counter
         self.worker = worker
+        self.submit: Callable[[Request], None] = partial(worker.submit, self)
+        """Submits a request to the worker."""
         # What each message asks for is copied from the entity, which sets it again where it changes.
         self.gone: BrokerError | None = None
         """Why the entity does nothing any more; None as long as it exists."""
@@ -125,11 +127,6 @@ class PartitionHandle:
         """The service's internal name of the entity."""
         return self.entity.name_in_errors
 
-    @property
-    def delays(self) -> Delays | None:
-        """What is late on purpose; None as a rule."""
-        return self.worker.delays
-
     def announce(self, sub_queue: SubQueue) -> None:
         """Announce to the dispatchers of `sub_queue` that this partition has messages."""
         self.entity.dispatchers[sub_queue].announce(self.index)
@@ -143,13 +140,6 @@ class PartitionHandle:
     def announce_outbox(self, argument: None) -> None:
         """Announce messages in an outbox of this partition to the forwarder."""
         self.entity.on_outbox(self)
-
-    def submit(self, request: Request) -> None:
-        """Submit `request` to the worker; on a deleted entity every request but `DeleteRows` fails."""
-        if self.gone is not None and type(request) is not DeleteRows:
-            asyncio.get_running_loop().call_soon(request.fail, self.gone)
-            return
-        self.worker.submit(self, request)
 
     async def request(self, make: Callable[[Callable[[T | BrokerError], None]], Request]) -> T:
         """Submit the request that `make(reply)` builds; return its reply, or raise the BrokerError."""
@@ -201,10 +191,11 @@ class Entity:
             PartitionHandle(self, index, worker, partition_bytes_max, first)
             for index, (worker, first) in enumerate(zip(workers, first_counters or [1] * len(workers), strict=True))
         ]
-        self.dispatchers = {sub_queue: Dispatcher[Delivery](len(workers), self._ask) for sub_queue in SubQueue}
+        self._submits = [handle.submit for handle in self.partitions]
+        self.dispatchers = {sub_queue: Dispatcher[Delivery](self._submits) for sub_queue in SubQueue}
         self.selecting: dict[SubQueue, set[Dispatcher[Delivery]]] = {sub_queue: set() for sub_queue in SubQueue}
         """A dispatcher for each receiver with a selection: a partition may have messages for one and not for others."""
-        self.session_dispatcher = Dispatcher[SessionGrant](len(workers), self._ask)
+        self.session_dispatcher = Dispatcher[SessionGrant](self._submits)
         self.attached: set[Callable[[BrokerError], None]] = set()  # detaches a link
         self.gone: BrokerError | None = None  # set when the entity is deleted: it stores nothing any more
         self.received_at = 0  # last time a receiver asked for messages (Unix ms)
@@ -243,12 +234,9 @@ class Entity:
 
     def dispatcher_for_selection(self, sub_queue: SubQueue) -> Dispatcher[Delivery]:
         """Return a dispatcher for one receiver, which removes it from `selecting` when it closes."""
-        dispatcher = Dispatcher[Delivery](len(self.partitions), self._ask)
+        dispatcher = Dispatcher[Delivery](self._submits)
         self.selecting[sub_queue].add(dispatcher)
         return dispatcher
-
-    def _ask(self, index: int, request: Request) -> None:
-        self.partitions[index].submit(request)
 
     @property
     def needs_key(self) -> bool:
@@ -556,6 +544,9 @@ class Entity:
 
         The lock of a foreign token is lost.
         """
+        if len(self.partitions) == 1:
+            self.partitions[0].submit(Settle(run, range(len(run)), outcome, done, sub_queue))
+            return
         groups = positions_by_partition(run)
         for index, positions in groups.items():
             if index < len(self.partitions):

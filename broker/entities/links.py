@@ -127,13 +127,16 @@ class Receiver:
                 entity.settle([delivery.token for delivery in deliveries], Release(), None, sub_queue)
 
         self._demand = Demand(take, deliver, give_back)
+        self.settle: Callable[[Sequence[bytes], Outcome, RunDone | None], None] = partial(
+            entity.settle, sub_queue=sub_queue
+        )
+        """Ends the locks of a run of tokens with an outcome, each on its own; `done(positions, error or None)`."""
         entity.attached.add(detached)
 
     def set_credit(self, count: int) -> None:
         """Allow at most `count` more messages from now on (absolute, not added)."""
-        if not _may_receive(self, count, self._clock):
-            return
-        self._dispatcher.set_demand(self._demand, count)
+        if _may_receive(self, count, self._clock):
+            self._dispatcher.set_demand(self._demand, count)
 
     @property
     def is_waiting(self) -> bool:
@@ -148,10 +151,6 @@ class Receiver:
     def drain(self, drained: Callable[[], None]) -> None:
         """Deliver available messages within the credit, then set the credit to 0 and call `drained()`."""
         self._dispatcher.drain(self._demand, drained)
-
-    def settle(self, run: Sequence[bytes], outcome: Outcome, done: RunDone | None) -> None:
-        """End the locks of a run of tokens with `outcome`, each on its own; `done(positions, error or None)`."""
-        self.entity.settle(run, outcome, done, self._sub_queue)
 
     def close(self) -> None:
         """Close the receiver; its locks stay until they expire [wire 5.8]."""
@@ -392,7 +391,7 @@ def _may_receive(receiver: Receiver | SessionReceiver, count: int, clock: Clock)
         entity.receive_quota.leave(receiver)
         return True
     entity.received_at = clock.now_ms()
-    if entity.receive_quota.enter(receiver):
+    if receiver in entity.receive_quota.receivers or entity.receive_quota.enter(receiver):
         return True
     error = service_errors.too_many_receives(entity.path, entity.receive_quota.count_max or 0)
     asyncio.get_running_loop().call_soon(receiver.detach, error)

@@ -136,6 +136,13 @@ class Locks:
             if group.session_lock is None:
                 self.timed[group.rank] = group
 
+    def keep(self, known_end: int | None) -> bool:
+        """Keep the changes of the batch; whether a lock outside sessions ends before `known_end` (Unix ms)."""
+        self.undo.clear()
+        if not self.timed:
+            return False
+        return known_end is None or next(iter(self.timed.values())).own_until_at < known_end
+
     def roll_back(self) -> None:
         """Undo the changes of the batch, the last one first."""
         while self.undo:

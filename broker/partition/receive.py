@@ -86,7 +86,7 @@ class ReceiveHandlers:
 
     def receive(self, request: Receive, turn: Turn) -> None:
         """Deliver available messages of a sub-queue."""
-        state = self._state
+        state, delays = self._state, turn.delays
         ready_queue, selection = state.ready_queues[request.sub_queue], request.selection
         if selection is None:
             take = partial(ready_queue.take, turn.view, average_bytes=state.average_bytes())
@@ -100,9 +100,9 @@ class ReceiveHandlers:
             ready_queue.announce_again()
         if taken:
             state.mark_used(turn.now)
-        delays = state.ref.delays
         cut = NO_CUT if delays is None or not taken else delays.lock_cut(state.ref.path)
-        group = self._new_group(ready_queue, ready_queue.home, turn.now, earlier_ms=cut.earlier_ms)
+        until_at = turn.now + state.receivable.lock_duration_ms - cut.earlier_ms
+        group = LockGroup(ready_queue.home, ready_queue, until_at, None)
         deliveries = self._deliver(taken, expiries, group, request.mode, turn, request.by, cut.believed_ms)
         if cut.earlier_ms:
             state.locks.sort()
@@ -127,7 +127,7 @@ class ReceiveHandlers:
         take = partial(held.ready_queue.take, turn.view)
         taken, expiries, is_hidden = self._take(take, request.count, turn, held.ready_queue, held.number)
         self._state.mark_used(turn.now)
-        group = self._new_group(held.ready_queue, Home.ACTIVE, turn.now, held)
+        group = LockGroup(Home.ACTIVE, held.ready_queue, held.until_at, held)
         deliveries = self._deliver(taken, expiries, group, request.mode, turn, request.by)
         more = held.ready_queue.has_more() and not is_hidden
         turn.effects.append((request.reply, Received(deliveries, more)))
@@ -327,7 +327,7 @@ class ReceiveHandlers:
         Returns the messages, the ends of their times to live (Unix ms, 0: none), and whether the next one is hidden on
         purpose: it stays in the queue with those behind it.
         """
-        ref, delays = self._state.ref, self._state.ref.delays
+        ref, delays = self._state.ref, turn.delays
         taken: Rows = []
         expiries: list[int] = []
         bytes_left = RECEIVE_BYTES_MAX
@@ -361,11 +361,10 @@ class ReceiveHandlers:
         ready_queue: ReadyQueue | SessionQueue,
         home: Home,
         now: int,
-        held: HeldSession | None = None,
-        earlier_ms: int = 0,
+        held: HeldSession | None,
     ) -> LockGroup:
         """The locks, still none, of messages that are delivered now; `held` is their session."""
-        until_at = now + self._state.receivable.lock_duration_ms - earlier_ms if held is None else held.until_at
+        until_at = now + self._state.receivable.lock_duration_ms if held is None else held.until_at
         return LockGroup(home, ready_queue, until_at, held)
 
     def _deliver(
@@ -402,30 +401,33 @@ class ReceiveHandlers:
         message_state = (0 if by_operator else None) if is_ready else STATES[group.home]
         if mode is ReceiveMode.PEEK_LOCK:
             state.locks.add(group, tokens, numbers, sizes, expiries)
-            until_at = _shown_end(group)
-            encoder = self._encoder(message_state, locked_until_at=until_at + believed_ms, with_lock_token=True)
+            shown_end = (group.own_until_at if group.session_lock is None else GREATEST_MS) + believed_ms
         else:
+            shown_end = None
             turn.count(state.queue_id, Counted.RECEIVED_AND_DELETED, len(numbers), group.ready_queue.sub_queue)
             state.remove(group.home, numbers, sizes, expiries, group.session, turn)
-            encoder = self._encoder(message_state, deleted=True)
+        encoder = DeliveryEncoder(
+            locked_until_at=shown_end,
+            state=message_state,
+            partition_id=state.partition_id,
+            with_lock_token=shown_end is not None,
+            deleted=shown_end is None,
+            with_origins=self._of_subscription,
+        )
         payloads = encoder.encode_rows(rows, tokens)
         return list(map(new_delivery, zip(tokens, payloads, numbers, strict=True)))
 
     def _encoder(
         self,
         state: int | None,
-        *,
         locked_until_at: int | None = None,
-        with_lock_token: bool = False,
-        deleted: bool = False,
     ) -> DeliveryEncoder:
-        """The encoder for messages in `state`, whose locks end at `locked_until_at` (Unix ms) if they have any."""
+        """The encoder of a peek for messages in `state`; locks end at `locked_until_at` (Unix ms) if they have any."""
         return DeliveryEncoder(
             locked_until_at=locked_until_at,
             state=state,
             partition_id=self._state.partition_id,
-            with_lock_token=with_lock_token,
-            deleted=deleted,
+            with_lock_token=False,
             with_origins=self._of_subscription,
         )
 

@@ -253,8 +253,9 @@ class PartitionState:
 
     def average_bytes(self) -> int:
         """The average size of a row."""
-        stored = sum(self.counters.messages)
-        return self.counters.bytes_used // stored if stored else 1
+        counters = self.rows.counters
+        stored = sum(counters.messages)
+        return counters.bytes_used // stored if stored else 1
 
 
 def forwarded_from(description: EntityDescription) -> tuple[Home, ...]:

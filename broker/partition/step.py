@@ -314,11 +314,6 @@ class PartitionRef(Protocol):
         ...
 
     @property
-    def delays(self) -> Delays | None:
-        """What is late on purpose; None as a rule."""
-        ...
-
-    @property
     def routing(self) -> SubscriptionRouting | None:
         """The routing of a topic; None for queues and subscriptions."""
         ...

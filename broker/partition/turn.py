@@ -13,7 +13,7 @@ from typing import Protocol
 from ..message.message import Message
 from .ready_queue import Reader
 from .records import MESSAGES, STATE, STATE_KEY, Counters, value_of
-from .step import Counted, Counts, Event, EventKind, Observer, PartitionRef, new_event
+from .step import Counted, Counts, Delays, Event, EventKind, Observer, PartitionRef, new_event
 
 
 class Writer(Protocol):
@@ -39,8 +39,9 @@ class Writer(Protocol):
 class Turn:
     """One batch of requests.
 
-    It sees: `now`, the one instant of all its requests (Unix ms), and `view`, the rows as they are with the changes of
-    the requests before. What a request changes itself shows in the view only after it.
+    It sees: `now`, the one instant of all its requests (Unix ms), `delays`, what is late on purpose (None as a rule),
+    and `view`, the rows as they are with the changes of the requests before. What a request changes itself shows in the
+    view only after it.
 
     It leaves: `rows` (new rows of the `messages` table, key and row), `changes` (table, key, value or None to delete)
     and `removed` (keys of the `messages` table to delete), written in this order after each request: a request may
@@ -55,6 +56,7 @@ class Turn:
     __slots__ = (
         "changes",
         "counts",
+        "delays",
         "effects",
         "events",
         "matches",
@@ -66,10 +68,11 @@ class Turn:
         "view",
     )
 
-    def __init__(self, now: int, view: Reader, events: list[Event] | None = None) -> None:
+    def __init__(self, now: int, view: Reader, events: list[Event] | None = None, delays: Delays | None = None) -> None:
         self.now = now
         self.view = view
         self.events = events
+        self.delays = delays
         self.matches: dict[int, object] = {}
         self.rows: list[tuple[bytes, bytes]] = []
         self.removed: list[bytes] = []

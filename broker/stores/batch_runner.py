@@ -36,7 +36,7 @@ from ..errors import BrokerError, Condition, UnknownOutcomeError
 from ..partition.partition import Partition
 from ..partition.records import DUE
 from ..partition.requests import DeleteRows, ProcessDue
-from ..partition.step import Observer, PartitionRef
+from ..partition.step import Delays, Observer, PartitionRef
 from ..partition.turn import Turn
 from .batches import BATCH_BYTES_MAX, Submitted, can_split, halves, next_batch
 from .committer import Committer
@@ -120,6 +120,7 @@ class BatchRunner:
         self._failpoint = None if failpoint is no_failpoint else failpoint
         self.commit_stats = CommitStats()
         self.message_counts = MessageCounts()
+        self._delays: Delays | None = None
         self.is_committing = False
         """A commit has begun: if it fails now, its outcome is unknown."""
         self._outage_gate: asyncio.Future[None] | None = None  # a commit waits for it during an outage
@@ -188,6 +189,10 @@ class BatchRunner:
         refusal = service_errors.outcome_unknown if is_unknown else service_errors.store_unavailable
         self._fail(requests, refusal(self._index, str(error)), is_unknown=is_unknown)
 
+    def use_delays(self, delays: Delays | None) -> None:
+        """From now on this is what is late on purpose."""
+        self._delays = delays
+
     def end_delay(self) -> None:
         """An outage has ended: continue a commit that it delays."""
         if self._outage_gate is not None and not self._outage_gate.done():
@@ -201,30 +206,27 @@ class BatchRunner:
         began_us = stopwatch_us() if large else 0
         partitions.touched.clear()
         batch = self._store.begin(expected_bytes, frees=not adds)  # 1
-        turn = Turn(self._clock.now_ms(), batch, [] if self._observer.is_on else None)
+        turn = Turn(self._clock.now_ms(), batch, [] if self._observer.is_on else None, self._delays)
         try:
             done_count, changed = self._apply(requests, turn, batch)  # 2
             if turn.touched:  # 3
                 turn.write_counters(batch)
                 changed = True
-            orphans = list(timers.orphans)
-            for key in orphans:
-                batch.delete(DUE, key)
+            orphan_count = self._delete_orphans(batch) if timers.orphans else 0
         except BaseException:
             batch.abort()
             raise
-        if not large:
-            pace.add(SMALL_BATCH_US)
-        if changed or orphans:  # 4
-            applied_us = stopwatch_us()
-            if large:
-                pace.add(applied_us - began_us)
+        committed_us = applied_us = stopwatch_us() if large or changed or orphan_count else 0
+        pace.add(applied_us - began_us if large else SMALL_BATCH_US)
+        if changed or orphan_count:  # 4
+            now_us = applied_us
             if self._health.outage is not None:
                 await self._suffer(self._health.outage, batch)
+                now_us = 0
             self.is_committing = True
             if self._store.blocking:
                 groups = self._committer.groups.get(batch.shared)
-                await (self._committer if groups is None else groups).commit(batch)
+                await (self._committer.commit(batch) if groups is None else groups.commit(batch, now_us))
             else:
                 batch.commit()
             committed_us = stopwatch_us()
@@ -233,24 +235,30 @@ class BatchRunner:
                 self._health.has_room()
         else:
             batch.abort()
-            committed_us = began_us
-        of_changed_locks = {  # 5
-            queue_id: partition
-            for queue_id, partition in partitions.touched.items()
-            if partition.state.locks.undo or partition.has_sessions
-        }
-        for partition in of_changed_locks.values():
-            partition.keep()
-        del timers.orphans[: len(orphans)]
-        if of_changed_locks or turn.next_due is not None or timers.unwatched:
-            timers.batch_ended(partitions.touched, of_changed_locks, turn.next_due)
+        of_earlier_ends: dict[int, Partition] = {}
+        for queue_id, partition in partitions.touched.items():  # 5
+            locks = partition.state.locks
+            if partition.has_sessions:
+                partition.keep()
+                of_earlier_ends[queue_id] = partition
+            elif locks.undo and locks.keep(timers.lock_end_of.get(queue_id)):
+                of_earlier_ends[queue_id] = partition
+        del timers.orphans[:orphan_count]
+        if of_earlier_ends or turn.next_due is not None or timers.unwatched:
+            timers.batch_ended(partitions.touched, of_earlier_ends, turn.next_due)
         self.message_counts.add(turn.counts)
         turn.release(self._observer)  # 6
         if large:
             pace.add(stopwatch_us() - committed_us)
-        if self._failpoint is not None and (changed or orphans):
+        if self._failpoint is not None and (changed or orphan_count):
             self._failpoint("effects-released")
         return done_count
+
+    def _delete_orphans(self, batch: Batch) -> int:
+        """Delete `due` rows of deleted queues; return how many."""
+        for key in self._timers.orphans:
+            batch.delete(DUE, key)
+        return len(self._timers.orphans)
 
     async def _suffer(self, outage: Outage, batch: Batch) -> None:
         """Before a commit: wait as long as the outage delays it. StoreError if it fails it."""
@@ -291,7 +299,8 @@ class BatchRunner:
                 partition, last_ref = open_partitions.get(ref.queue_id) or touch(ref, batch), ref
                 touched[ref.queue_id] = partition
             partition.handlers[type(request)](request, turn)
-            written_bytes += turn.write_to(batch)
+            if turn.rows or turn.changes or turn.removed:
+                written_bytes += turn.write_to(batch)
         return done_count, written_bytes > 0
 
     # ---- a batch that fails

@@ -58,8 +58,11 @@ class GroupCommits:
         self._sync_began_us = 0
         self._syncing: asyncio.Future[None] | None = None
 
-    def commit(self, batch: object) -> asyncio.Future[None]:
-        """Commit `batch`; the future gets None or the exception of its commit."""
+    def commit(self, batch: object, now_us: int = 0) -> asyncio.Future[None]:
+        """Commit `batch`; the future gets None or the exception of its commit.
+
+        `now_us` is what the stopwatch shows, if the caller has just looked.
+        """
         ended: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append(batch)
         self._outcomes.append(ended)
@@ -69,36 +72,33 @@ class GroupCommits:
             self._starting = True
             self._loop.call_soon(self._start)  # after the other stores that are ready in this turn
         else:
-            self._start()  # a write costs less than to wait for the others
+            self._start(now_us)  # a write costs less than to wait for the others
         return ended
 
-    def _start(self) -> None:
+    def _start(self, now_us: int = 0) -> None:
         """Step 4.2 of a batch (`batch_runner`): begin a group with all that wait."""
         self._starting = False
-        began_us = self._clock.stopwatch_us()
+        began_us = now_us or self._clock.stopwatch_us()
         if self._syncing is not None and began_us - self._sync_began_us > SYNC_LATE_US:
             return  # `_synced` starts it
         here = not self._together.waits and began_us >= self._elsewhere_until_us
         try:
             started = self._together.start(self._waiting, here=here)
         except Exception as error:
-            for ended in self._take_waiting():
+            refused, self._outcomes, self._waiting = self._outcomes, [], []
+            for ended in refused:
                 report(ended, error)
             return
         if not started:
             self._starting = True
             self._clock.call_after(RETRY_AFTER_MS, self._start)
             return
-        self._under_way = self._take_waiting()
+        self._under_way, self._outcomes, self._waiting = self._outcomes, [], []
         if self._together.has_ended:
             ended_us = self._clock.stopwatch_us()
             if ended_us - began_us > SLOW_WRITE_US:
                 self._elsewhere_until_us = ended_us + ELSEWHERE_US
             self._ended()
-
-    def _take_waiting(self) -> list[asyncio.Future[None]]:
-        outcomes, self._outcomes, self._waiting = self._outcomes, [], []
-        return outcomes
 
     def _ended(self) -> None:
         """Step 4.4: take the outcomes of the group; the next one begins first."""
@@ -111,12 +111,15 @@ class GroupCommits:
         if self._waiting:
             self._start()
         for each, outcome in zip(ended, errors, strict=True):
-            report(each, outcome)
+            if outcome is None and not each.done():
+                each.set_result(None)
+            else:
+                report(each, outcome)
 
     def _look(self) -> None:
         """See to what a group or a sync has left: a failure, or a tail."""
-        if self._together.failure is not None:
-            self._recovery.fail(self._together.failure)
+        if self._together.failed:
+            self._recovery.fail(self._together.failure or "")
         elif self._together.tail_bytes and self._syncing is None:
             if self._together.tail_bytes >= SYNC_BYTES:
                 self._sync()

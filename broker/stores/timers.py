@@ -34,7 +34,8 @@ class StoreTimers:
         self._locks_ended = locks_ended
         self._rows_due = rows_due
         self._lock_ends: list[tuple[int, int]] = []  # (instant, queue id), a heap
-        self._lock_end_of: dict[int, int] = {}  # the valid entry of a queue in that heap
+        self.lock_end_of: dict[int, int] = {}
+        """By queue id: the earliest end of its locks that is waited for; a later one need not be told."""
         self.unwatched: set[int] = set()
         """Queues whose earliest lock has ended, until a batch has ended it: no later end of theirs is in the heap."""
         self._next_due: int | None = None
@@ -74,8 +75,8 @@ class StoreTimers:
     ) -> None:
         """A batch is stored that has executed requests to the partitions `touched`, by queue id.
 
-        Those in `changed` have other locks than before; `next_due` is the earliest instant of the new rows of `due`
-        (Unix ms).
+        Those in `changed` may have a lock that ends before `lock_end_of`; `next_due` is the earliest instant of the new
+        rows of `due` (Unix ms).
         """
         if next_due is not None:
             self._due_from = min(self._due_from, DUE_KEY.pack(next_due, 0, 0, 0))
@@ -85,16 +86,19 @@ class StoreTimers:
         if self.unwatched:
             # Their locks may have gone before they were to end: then that batch has changed nothing.
             self.watch_locks({each: touched[each] for each in self.unwatched if each in touched})
-        self.arm()
+        if next_due is not None or (
+            self._lock_ends and (self._timer_at is None or self._lock_ends[0][0] < self._timer_at)
+        ):
+            self.arm()
 
     def watch_locks(self, partitions: Mapping[int, Partition]) -> None:
         """Note the earliest end of a lock of each partition (by queue id)."""
         for queue_id, partition in partitions.items():
             self.unwatched.discard(queue_id)
             at = partition.next_lock_end()
-            known = self._lock_end_of.get(queue_id)
+            known = self.lock_end_of.get(queue_id)
             if at is not None and (known is None or at < known):
-                self._lock_end_of[queue_id] = at
+                self.lock_end_of[queue_id] = at
                 heapq.heappush(self._lock_ends, (at, queue_id))
 
     def arm(self) -> None:
@@ -114,8 +118,8 @@ class StoreTimers:
         now = self._clock.now_ms()
         while self._lock_ends and self._lock_ends[0][0] <= now:
             at, queue_id = heapq.heappop(self._lock_ends)
-            if self._lock_end_of.get(queue_id) == at:
-                del self._lock_end_of[queue_id]
+            if self.lock_end_of.get(queue_id) == at:
+                del self.lock_end_of[queue_id]
                 self.unwatched.add(queue_id)
                 self._locks_ended(queue_id)
         if self._next_due is not None and self._next_due <= now:

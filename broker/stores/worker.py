@@ -23,7 +23,7 @@ from ..clock import Clock
 from ..errors import BrokerError, Condition
 from ..partition.partition import Partition
 from ..partition.records import STATE, STATE_KEY, Counters, Home
-from ..partition.requests import ExpireLocks, Request, Send, must_be_retried
+from ..partition.requests import DeleteRows, ExpireLocks, Request, Send, must_be_retried
 from ..partition.state import forwarded_from
 from ..partition.step import Delays, NoObserver, Observer, PartitionRef
 from .batch_runner import BatchRunner
@@ -72,9 +72,9 @@ class Worker:
         self._open = OpenPartitions()
         self._inbox: list[Submitted] = []
         self._to_retry: list[Submitted] = []  # before the inbox, once the store works
-        self._wake = asyncio.Event()
+        self._waiting: asyncio.Future[None] | None = None  # while there is nothing to do; `_wake` ends it
         self._task: asyncio.Task[None] | None = None
-        self._timers = StoreTimers(clock, self._locks_ended, self._wake.set)
+        self._timers = StoreTimers(clock, self._locks_ended, self._wake)
         self._stopping = False
         self._flush_wanted = False  # by the store's journal
         self.idle_lock = asyncio.Lock()  # held while a batch runs
@@ -94,8 +94,6 @@ class Worker:
         )
         self.commit_stats, self.message_counts = self._runner.commit_stats, self._runner.message_counts
         self._matching = Matching(clock, pace, self._enter)
-        self.delays: Delays | None = None
-        """What is late on purpose."""
 
     # ---- the interface for the broker
 
@@ -118,7 +116,7 @@ class Worker:
         self.end_outage()
         self._matching.release_all()
         self._stopping = True
-        self._wake.set()
+        self._wake()
         if self._task is not None:
             await asyncio.wait([self._task])
         await self._health.stop()
@@ -158,7 +156,13 @@ class Worker:
         return self._runner.is_committing and self.idle_lock.locked()
 
     def submit(self, ref: PartitionRef, request: Request) -> None:
-        """Add `request` to the inbox; while the store is down or fails, fail it or keep it for a retry."""
+        """Add `request` to the inbox; while the store is down or fails, fail it or keep it for a retry.
+
+        On a deleted entity every request but `DeleteRows` fails.
+        """
+        if ref.gone is not None and type(request) is not DeleteRows:
+            asyncio.get_running_loop().call_soon(request.fail, ref.gone)
+            return
         if not self._health.available:
             if must_be_retried(request):
                 self._to_retry.append((ref, request))
@@ -169,16 +173,17 @@ class Worker:
         # Only a topic has rules that take long.
         if type(request) is not Send or ref.routing is None or not self._matching.takes(ref, request):
             self._inbox.append((ref, request))
-            self._wake.set()
+            if self._waiting is not None:
+                self._wake()
 
     def _enter(self, ref: PartitionRef, request: Request) -> None:
         """Add a request to the inbox."""
         self._inbox.append((ref, request))
-        self._wake.set()
+        self._wake()
 
     def use_delays(self, delays: Delays | None) -> None:
         """From now on these delays hold: what is no longer late comes at once."""
-        self.delays = delays
+        self._runner.use_delays(delays)
         self._timers.use_delays(delays)
         self._resume(list(self._open.refs.values()))
 
@@ -259,7 +264,7 @@ class Worker:
     # ---- the loop
 
     async def _run(self) -> None:
-        health = self._health
+        health, loop = self._health, asyncio.get_running_loop()
         while True:
             if health.is_failing or (not self._inbox and not self._timers.is_due):
                 if self._stopping:
@@ -267,16 +272,25 @@ class Worker:
                 if self._flush_wanted and health.outage is None and not health.is_failing:
                     await self._flush_for_room()
                     continue
-                self._wake.clear()
-                await self._wake.wait()  # `_resume` wakes a store that was failing
+                self._waiting = loop.create_future()
+                await self._waiting  # `_resume` wakes a store that was failing
                 continue
             async with self.idle_lock:
                 inbox = self._inbox
                 requests, self._inbox = inbox[:BATCH_REQUESTS_MAX], inbox[BATCH_REQUESTS_MAX:]
                 if self._timers.is_due and not self._add_due(requests):
                     continue
-                for part in split_receives(requests) if len(requests) > 1 else (requests,):
-                    await self._runner.run(part)
+                if len(requests) == 1 or not self._store.waits:  # deliveries would gain nothing by a batch of their own
+                    await self._runner.run(requests)
+                else:
+                    for part in split_receives(requests):
+                        await self._runner.run(part)
+
+    def _wake(self) -> None:
+        """Have the loop look at what there is to do."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
 
     def _add_due(self, requests: list[Submitted]) -> bool:
         """Add what is due to the requests; False after they were refused, because it can't be read."""
@@ -296,7 +310,7 @@ class Worker:
 
     def _want_flush(self) -> None:
         self._flush_wanted = True
-        self._wake.set()
+        self._wake()
 
     async def _flush_for_room(self) -> None:
         """The journal wants room: a batch may have made it meanwhile."""
@@ -344,7 +358,7 @@ class Worker:
     def _resume(self, refs: Iterable[PartitionRef]) -> None:
         """Retry kept requests, read `due` again, and announce the messages of these partitions."""
         self._timers.read_again()
-        self._wake.set()
+        self._wake()
         if not self._health.available:
             return  # its end does all this
         again, self._to_retry = self._to_retry, []

@@ -11,11 +11,12 @@ from random import Random
 import pytest
 
 from emubus.broker.api import Sender
-from emubus.broker.entities.entity import PartitionHandle
 from emubus.broker.entities.router import BACKLOG_MESSAGES, BACKLOG_PARTS, PART_MESSAGES_MAX
 from emubus.broker.errors import BrokerError
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.partition.requests import Request, Send
+from emubus.broker.partition.step import PartitionRef
+from emubus.broker.stores.worker import Worker
 
 from .driving import encoded
 from .namespace import WAIT_S, open_broker
@@ -30,24 +31,24 @@ class Dealt:
     """A sender to a partitioned queue: the partition of each message, in their order, and the sizes of requests."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.broker = open_broker(QueueDescription("part", enable_partitioning=True))
-        self.sender: Sender = self.broker.open_sender("part", detached=print)
         self.indexes: list[int] = []
         self.requests: list[int] = []
         self._run_begins = 0
         self._open = 0
         self._all_done = asyncio.Event()
-        submit = PartitionHandle.submit
+        submit = Worker.submit
 
-        def noted(handle: PartitionHandle, request: Request) -> None:
+        def noted(worker: Worker, handle: PartitionRef, request: Request) -> None:
             if isinstance(request, Send):
                 self.requests.append(len(request.positions))
                 for position in request.positions:
                     assert self.indexes[self._run_begins + position] == UNKNOWN
                     self.indexes[self._run_begins + position] = handle.index
-            submit(handle, request)
+            submit(worker, handle, request)
 
-        monkeypatch.setattr(PartitionHandle, "submit", noted)
+        monkeypatch.setattr(Worker, "submit", noted)
+        self.broker = open_broker(QueueDescription("part", enable_partitioning=True))
+        self.sender: Sender = self.broker.open_sender("part", detached=print)
 
     def send(self, count: int) -> None:
         """Send messages in one run."""

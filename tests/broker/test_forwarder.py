@@ -209,17 +209,17 @@ async def test_a_message_that_a_partition_may_have_stored_is_given_to_no_other(t
     assert entity is not None
     target = entity.partitions[0]
     done: list[BrokerError | None] = []
-    original = target.worker.submit
+    original = target.submit
 
-    def unconfirmed(ref: Any, request: Any) -> None:
+    def unconfirmed(request: Any) -> None:
         """Do the work, but answer as after a commit that was not confirmed."""
         if type(request) is StoreForwarded:
             reply = request.reply
             request.reply = lambda error: reply(service_errors.outcome_unknown(0, "the disk failed"))
             done.append(None)
-        original(ref, request)
+        original(request)
 
-    target.worker.submit = unconfirmed  # type: ignore[method-assign]
+    target.submit = unconfirmed
     await send_at_once(broker, "from", unkeyed(32))
     await loop_turns(100)
     assert done

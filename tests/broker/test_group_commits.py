@@ -67,6 +67,10 @@ class Log:
             os.write(self._end, b"\0")
         return True
 
+    @property
+    def failed(self) -> bool:
+        return self.failure is not None
+
     def release(self) -> None:
         self._held = False
         os.write(self._end, b"\0")

@@ -12,6 +12,7 @@ from emubus.broker.message.message import parse_message
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.partition.requests import ExpireLocks, Receive, ReceiveFromSession, Request, Settle
 from emubus.broker.stores.batches import split_receives
+from emubus.storage import Store
 
 from .acts import nothing
 from .driving import encoded, send_whole
@@ -22,7 +23,8 @@ from .test_settlement_runs import ACTIVE, LOCK_MS, PEEK, Twin
 STEPS = 60
 
 
-async def test_a_message_goes_out_before_the_one_that_was_completed_is_deleted() -> None:
+@pytest.mark.parametrize("waits", [True, False], ids=["waits for the disk", "writes at once"])
+async def test_a_message_goes_out_before_the_completed_one_is_deleted_if_that_waits(waits: bool) -> None:
     out_at_commit: list[list[int]] = []
     receivers: list[Receiver] = []
 
@@ -30,7 +32,11 @@ async def test_a_message_goes_out_before_the_one_that_was_completed_is_deleted()
         if step == "batch-applied" and receivers:
             out_at_commit.append([each.sequence_number for each in receivers[0].got])
 
-    broker = open_broker(QueueDescription("q"), failpoint=look)
+    def wrapped(store: Store) -> Store:
+        store.waits = waits
+        return store
+
+    broker = open_broker(QueueDescription("q"), failpoint=look, wrap=wrapped)
     for body in ("first", "second"):
         await send(broker, "q", encoded(body))
     receiver = Receiver(broker, "q")
@@ -40,7 +46,9 @@ async def test_a_message_goes_out_before_the_one_that_was_completed_is_deleted()
     receiver.consumer.settle([first.token], Complete(), alone(settled.set_result))
     receiver.consumer.set_credit(1)
     assert await asyncio.wait_for(settled, 10) is None
-    assert out_at_commit == [[first.sequence_number + 1]]
+    (second,) = receiver.got
+    assert second.sequence_number == first.sequence_number + 1
+    assert out_at_commit == [[second.sequence_number] if waits else []]
 
 
 async def test_an_abandoned_message_is_received_again_before_the_next_one() -> None:
