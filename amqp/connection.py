@@ -20,6 +20,7 @@ import socket
 from collections import deque
 from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final, cast
 
 from ..broker.clock import Timer
@@ -125,17 +126,14 @@ class Connection(asyncio.Protocol):
             account.identify(account.host)
         self._open_timer = self._clock.call_after(self._limits.open_wait_ms, self._on_open_overdue)
 
-    def data_received(self, data: bytes) -> None:
-        """Handle input in this connection's turns, and write the answers."""
-        if self._path is not None:
+    def data_received(self, data: bytes, *, is_carried: bool = False) -> None:
+        """Handle input in this connection's turns, and write the answers; `is_carried`: it has come over the path."""
+        if self._path is not None and not is_carried:
             watch = self.context.watch
             if watch is not None:
                 watch.heard()
             self._path.carry(data, inward=True)
-        else:
-            self._take(data)
-
-    def _take(self, data: bytes) -> None:
+            return
         if self._failed or self._closing:
             self._ignore(len(data))
             return
@@ -349,7 +347,7 @@ class Connection(asyncio.Protocol):
         """While uses are noted, conditions see the bytes, too."""
         self.context.note_uses(watch)
         self.release_bytes()
-        ways = self._take, self._put, self._held, self.abort
+        ways = partial(self.data_received, is_carried=True), self._put, self._held, self.abort
         self._path = None if watch is None else Path(self._conditions, self._clock, self.context.number, *ways)
 
     def release_bytes(self) -> None:

@@ -36,6 +36,9 @@ class Phase(Enum):
     DRAIN_HELD = "drain held"
 
 
+_DRAINS: Final = (Phase.DRAINING, Phase.DRAIN_HELD)
+
+
 class Step(Enum):
     """The rows: phase and event, and what the link does. The values are their labels."""
 
@@ -81,7 +84,7 @@ class Step(Enum):
 class Credit:
     """The share of one link's credit that the broker has. `slice_count_max` and `slice_bytes_max` bound a slice."""
 
-    __slots__ = ("_bytes_max", "_count_max", "_message_bytes", "granted", "phase")
+    __slots__ = ("_bytes_max", "_count_max", "_message_bytes", "granted", "phase", "slice")
 
     def __init__(self, slice_count_max: int, slice_bytes_max: int) -> None:
         self._count_max = slice_count_max
@@ -90,21 +93,21 @@ class Credit:
         self.granted = 0
         """How many more messages the broker may hand over; below 0 for those that were under way when it was held."""
         self.phase = Phase.FREE
-
-    @property
-    def slice(self) -> int:
+        self.slice = self._slice()
         """How many messages the broker may hand over at a time."""
+
+    def _slice(self) -> int:
         return min(self._count_max, max(1, self._bytes_max // self._message_bytes))
 
     def is_draining(self) -> bool:
         """Whether the client waits for the end of a drain."""
-        return self.phase in (Phase.DRAINING, Phase.DRAIN_HELD)
+        return self.phase in _DRAINS
 
     # ---- what happens
 
     def flow(self, *, is_new: bool, asks: bool, drains: bool, can_drain: bool) -> Step:
         """A flow of the client; `can_drain`: there is credit, and a broker that could use it."""
-        if self.is_draining():
+        if self.phase in _DRAINS:
             return Step.NOTED
         if not asks:
             return Step.GRANT if is_new else Step.SAME
@@ -146,7 +149,11 @@ class Credit:
 
     def sent(self, count: int, given: int, last_bytes: int) -> Step:
         """The client gets `count` messages, the last of them of so many bytes; `given` of its credit is left."""
-        self._message_bytes = max(_MESSAGE_BYTES_MIN, last_bytes, (self._message_bytes + last_bytes) // 2)
+        known_bytes = self._message_bytes
+        message_bytes = max(_MESSAGE_BYTES_MIN, last_bytes, (known_bytes + last_bytes) // 2)
+        if message_bytes != known_bytes:  # messages of one queue are often of one size
+            self._message_bytes = message_bytes
+            self.slice = self._slice()
         self.granted -= count
         is_short = self.granted < given and self.granted * 2 < self.slice
         return Step.TOP_UP if is_short and not self.is_draining() else Step.ENOUGH
@@ -155,7 +162,7 @@ class Credit:
 
     def grant(self, given: int, *, has_room: bool) -> int:
         """Grant a slice of `given` credit, without room nothing; return what the broker has now."""
-        assert not self.is_draining(), "a drain has the slice that it began with"
+        assert self.phase not in _DRAINS, "a drain has the slice that it began with"
         self.granted = min(given, self.slice) if has_room else 0
         self.phase = Phase.FREE if has_room else Phase.HELD
         return self.granted

@@ -36,8 +36,9 @@ from .hooks import LinkHooks
 
 _peek, _pop, _type, _pending = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type, lib.pn_transport_pending
 _is_set = lib.pn_condition_is_set
-PN_TRANSPORT: Final = int(lib.PN_TRANSPORT)
-"""Proton's event for output that it has: nothing is done for it, and every outcome brings one."""
+NOTHING_DONE: Final = (int(lib.PN_TRANSPORT), PN_LINK_FLOW)
+"""Proton's events for output that it has, which every outcome brings, and for a transfer that it has written: its link
+has counted the credit already."""
 
 
 class FrameExchange:
@@ -84,9 +85,10 @@ class FrameExchange:
         """
         self._until_us = until_us
         events = self.engine.collector
-        while (event := _peek(events)) and _type(event) == PN_TRANSPORT:
-            _pop(events)
-        if event or self.has_left:
+        if not self.has_left:  # then what has come is handled, and a flow tells of a transfer that was written
+            while (event := _peek(events)) and _type(event) in NOTHING_DONE:
+                _pop(events)
+        if self.has_left or event:
             self._has_events = not self._run()  # output may have left some, which must not see what `data` changes
             if not self._push_pieces():
                 return data

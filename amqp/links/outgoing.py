@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import assert_never
+from typing import Final, assert_never
 
 from ...broker.api import Delivery, TransactionRef
 from ...broker.clock import Timer
@@ -25,6 +25,8 @@ from ..wire.transaction_states import TRANSACTIONAL, read_transactional, transac
 from .credit import Credit, Step
 from .hooks import ReceivingTap
 from .receiver import ReceiverHandle
+
+_credit_of: Final[Callable[[Pointer], int]] = lib.pn_link_credit
 
 
 class OutgoingLink(OutgoingDeliveries):
@@ -85,13 +87,18 @@ class OutgoingLink(OutgoingDeliveries):
 
     def on_flow(self) -> None:
         """A flow of the client, or Proton telling that it has sent something."""
-        asks = self._takes_reply()
-        given = link_credit(self.pointer)
+        asks, self._wants_reply = self._wants_reply, False
+        given = max(0, _credit_of(self.pointer))
         is_new = given != self.credit
         if is_new or asks:
             self.credit = given
             drains = asks and self.wants_drain()
-            self._do(self._credit.flow(is_new=is_new, asks=asks, drains=drains, can_drain=self._can_drain()))
+            can_drain = drains and self._can_drain()
+            step = self._credit.flow(is_new=is_new, asks=asks, drains=drains, can_drain=can_drain)
+            if step is Step.GRANT:  # as nearly always
+                self._grant()
+            else:
+                self._do(step)
 
     def resume(self) -> None:
         """There may be room again, or what stands between the link and the broker is not what it was."""
@@ -137,25 +144,31 @@ class OutgoingLink(OutgoingDeliveries):
                 self.state.schedule_flush()
             case Step.TAKE_BACK | Step.STOP_DRAIN:
                 self.state.flow.hold(self.resume)
-                self._pass_on(0)
+                self._take_back()
             case _:
                 assert_never(step)
 
     def _grant(self) -> None:
         """Let the receiver have the next slice of the credit."""
-        if self.receiver is None:
+        receiver = self.receiver
+        if receiver is None:
             return
         flow, bytes_max = self.state.flow, self._context.limits.outgoing_bytes_max
         is_stuck = self.credit > 0 and (flow.is_blocked or lib.pn_session_outgoing_bytes(self.session) > bytes_max)
         if is_stuck:
             flow.hold(self.resume)
-        self._pass_on(self._credit.grant(self.credit, has_room=not is_stuck))
-
-    def _pass_on(self, count: int) -> None:
-        if self.tap is not None:
+        count = self._credit.grant(self.credit, has_room=not is_stuck)
+        if self.tap is None:
+            receiver.set_credit(count)
+        else:
             self.tap.before_credit(count)
+
+    def _take_back(self) -> None:
+        """Let the receiver have nothing."""
+        if self.tap is not None:
+            self.tap.before_credit(0)
         elif self.receiver is not None:
-            self.receiver.set_credit(count)
+            self.receiver.set_credit(0)
 
     # ---- messages
 

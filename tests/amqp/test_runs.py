@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +19,9 @@ from emubus.amqp.wire.loops import (
     without_tokens,
     without_tokens_in_python,
 )
-from emubus.broker.api import Outcome, Receiver, RunDone
+from emubus.broker.partition.requests import Settle
+from emubus.broker.partition.settle import SettleHandlers
+from emubus.broker.partition.turn import Turn
 from emubus.codec.decode import decode
 from emubus.codec.encode import encode_described, encode_list
 from emubus.codec.frames import AMQP_HEADER
@@ -139,16 +141,17 @@ async def test_dispositions_of_one_read_reach_the_broker_as_one_run(
     both: Together, settled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lengths: list[int] = []
-    settle = Receiver.settle
+    settle = SettleHandlers.settle
 
-    def counted(receiver: Receiver, run: Sequence[bytes], outcome: Outcome, done: RunDone | None) -> None:
-        lengths.append(len(run))
-        settle(receiver, run, outcome, done)
+    def counted(handlers: SettleHandlers, request: Settle, turn: Turn) -> None:
+        lengths.append(len(request.tokens))
+        settle(handlers, request, turn)
 
-    monkeypatch.setattr(Receiver, "settle", counted)
+    monkeypatch.setattr(SettleHandlers, "settle", counted)
     await both.send(*(message(str(number)) for number in range(4)))
     ids = [each.get(1) for each in await received(both, 4)]
     both.wire.write(b"".join(frame(0, DISPOSITION, [True, Uint(each), None, settled, accepted]) for each in ids))
+    await both.wire.turn()
     assert lengths == [4]
 
 
