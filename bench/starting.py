@@ -269,21 +269,29 @@ def load(broker: Broker, mode: str, kind: str, messages: int, size_bytes: int, *
 
     Raises BrokerError when a message was lost, doubled or refused.
     """
-    options: dict[str, object] = {
-        "--port": broker.port,
-        "--address": broker.address(kind, size_bytes),
-        "--messages": messages,
-        "--size": size_bytes,
-        "--pid": broker.pid,
-    }
+    options: dict[str, object] = {"--pid": broker.pid}
     if broker.user is not None:
         options |= {"--user": broker.user, "--password": broker.password}
+    flat = [str(word) for option in options.items() for word in option]
+    address = broker.address(kind, size_bytes)
+    try:
+        return client_figures(broker.port, mode, address, messages, size_bytes, *flat, *words)
+    except BrokerError as error:
+        broker.check_alive()
+        raise BrokerError(f"{broker.name}, {kind}: {error}") from None
+
+
+def client_figures(port: int, mode: str, address: str, messages: int, size_bytes: int, *words: str) -> dict[str, float]:
+    """Run the load client once against a broker on this port; returns its figures.
+
+    Raises BrokerError when a message was lost, doubled or refused.
+    """
+    options = {"--port": port, "--address": address, "--messages": messages, "--size": size_bytes}
     flat = [str(word) for option in options.items() for word in option]
     command = [sys.executable, str(BENCH / "load.py"), mode, *flat, *words]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
-        broker.check_alive()
-        raise BrokerError(f"{broker.name}, {kind}: {done.stderr.strip()}")
+        raise BrokerError(done.stderr.strip())
     figures: dict[str, float] = json.loads(done.stdout)
     return figures
 
