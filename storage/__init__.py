@@ -22,7 +22,6 @@ Modules:
 
     contract.py      what every store promises; limits; failpoints; errors
     lmdb_store.py    the durable store. Reading order: begin, finish, _make_room, _open
-    lmdb_handles.py  its views and its batch
     lmdb_reading.py  read-only access to the same files: pages, tables, marks
     memory_store.py  the store in memory, same contract; not imported here: a start on a folder does not need it
     opening.py       the store for each durability

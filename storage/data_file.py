@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from .waiting import wait_for_disk
+from .folder import wait_for_disk
 
 # A disk with less room than this counts as full if a write fails without a reason.
 _NEARLY_FULL_BYTES = 1024 * 1024

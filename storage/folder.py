@@ -1,7 +1,7 @@
 """A store's folder: private to its owner, locked for one process, with durable entries.
 
-Knows modes, flock and fsync of folders, not their contents. The store that opened a folder owns its `FolderLock` and
-releases it last. The kernel releases the lock when the process ends, in any way.
+Knows modes, flock, and the wait until a folder or a file is on the disk; not what is in them. The store that opened a
+folder owns its `FolderLock` and releases it last. The kernel releases the lock when the process ends, in any way.
 
 The files hold messages and keys in clear text, so only the owner may read them. In a folder that its group may write,
 such as a container's volume for any user of one group, new files get the folder's group rights.
@@ -14,6 +14,7 @@ import errno
 import fcntl
 import os
 import stat
+import sys
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -186,3 +187,11 @@ def sync_folders(store: Path, parents: list[Path]) -> None:
                 os.close(fd)
         except OSError as error:
             raise StoreFailed(store, f"can't sync the folder {each}: {error.strerror}") from error
+
+
+def wait_for_disk(fd: int) -> None:
+    """Wait for what was written to the open file `fd`. OSError: it is unknown what is on the disk."""
+    if sys.platform == "darwin":
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # its fsync leaves data in the drive's cache; LMDB does the same
+    else:
+        os.fdatasync(fd)

@@ -22,7 +22,7 @@ import os
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import lmdb
 
@@ -40,6 +40,7 @@ from .contract import (
     RECOVERING,
     RESERVE_PAGES,
     BatchState,
+    Closing,
     Durability,
     StoreError,
     StoreFailed,
@@ -52,7 +53,6 @@ from .contract import (
 )
 from .data_file import allocate, is_full, rewrite_roots
 from .folder import FolderLock, file_mode, keep_private, make_folder, sync_folders
-from .lmdb_handles import LmdbBatch, LmdbView, SharedReader
 from .lmdb_reading import (
     DATA_FILE,
     FORMAT_KEY,
@@ -80,6 +80,13 @@ _COPIED_BYTES = 64 * 4096  # allowance for pages that batches copy, from one rea
 _FREE_LIST_PAGES = 64  # allowance: LMDB does not say how many pages its list of free pages has
 
 _TURN_KEY = b"turn"
+
+
+# A value up to this size lies in its leaf, whatever the page size and its key (half a page of 4096 bytes holds both).
+_SMALL_BYTES_MAX: Final = 1500
+
+# With fewer rows the cursor costs more than it saves.
+_ROWS_MIN: Final = 3
 
 
 class LmdbStore(StoreWithoutJournal):
@@ -120,8 +127,8 @@ class LmdbStore(StoreWithoutJournal):
         self._map_bytes_max = map_bytes_max
         self._env: lmdb.Environment | None = None
         self._dbs: dict[str, Any] = {}
-        self._readers: list[SharedReader[_Transaction]] = []
-        self._batch: LmdbBatch[_Transaction] | None = None
+        self._readers: list[SharedReader] = []
+        self._batch: LmdbBatch | None = None
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
         self._commit_count = 0  # written by the committing thread; a reader has the count of its state
         self._broken = False  # a commit failed: the environment is reopened before its next use
@@ -177,7 +184,7 @@ class LmdbStore(StoreWithoutJournal):
         self._failure = None
         self.is_usable = not self._closed
 
-    def begin(self, expected_bytes: int, *, frees: bool = False) -> LmdbBatch[_Transaction]:
+    def begin(self, expected_bytes: int, *, frees: bool = False) -> LmdbBatch:
         """Begin the one batch; see `contract.Store.begin`."""
         if self._batch is not None and self._batch.state is not BatchState.OVER:
             raise StoreError(self.path, f"a batch is {self._batch.state}; one at a time")
@@ -201,7 +208,7 @@ class LmdbStore(StoreWithoutJournal):
         self._batch = LmdbBatch(self, txn)
         return self._batch
 
-    def view(self) -> LmdbView[_Transaction]:
+    def view(self) -> LmdbView:
         """A view of the committed state; see `contract.Store.view`."""
         if self._touched_bytes >= PAGES_KEPT_BYTES_MAX and self._is_idle() and self._must_release():
             self._end_readers()
@@ -570,6 +577,160 @@ class LmdbStore(StoreWithoutJournal):
         env, self._env = self._env, None
         if env is not None:
             env.close()
+
+
+class SharedReader:
+    """One read transaction, shared by the views of one moment. `txn` is None once it has ended."""
+
+    __slots__ = ("commit_count", "txn", "view_count")
+
+    def __init__(self, txn: _Transaction, commit_count: int) -> None:
+        self.txn: _Transaction | None = txn
+        self.commit_count = commit_count
+        self.view_count = 0  # open views
+
+    def end(self) -> None:
+        """End the transaction; views of it raise StoreError from now on."""
+        txn, self.txn = self.txn, None
+        if txn is not None:
+            txn.abort()
+
+
+class LmdbView(Closing):
+    """Committed state; see `contract.View`."""
+
+    __slots__ = ("_closed", "_reader", "_store")
+
+    def __init__(self, store: LmdbStore, reader: SharedReader) -> None:
+        self._store = store
+        self._reader = reader
+        self._closed = False
+        reader.view_count += 1
+
+    def get(self, table: str, key: bytes) -> bytes | None:
+        """Return the value at `key`; see `contract.View.get`."""
+        return self._store.read(self._txn(), table, key)
+
+    def scan(self, table: str, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """Return rows in key order; see `contract.View.scan`."""
+        return self._store.read_range(self._txn(), table, start, stop, limit)
+
+    def close(self) -> None:
+        """Release the view."""
+        if not self._closed:
+            self._closed = True
+            self._reader.view_count -= 1
+
+    def _txn(self) -> _Transaction:
+        txn = self._reader.txn
+        if txn is None:
+            raise StoreError(self._store.path, "this view ended when the next batch began; take a new one")
+        if self._closed:
+            raise StoreError(self._store.path, "this view is closed")
+        return txn
+
+
+class LmdbBatch(Closing):
+    """The one writer; see `contract.Batch`."""
+
+    __slots__ = ("_large", "_store", "_txn", "state", "written_bytes")
+
+    def __init__(self, store: LmdbStore, txn: _Transaction) -> None:
+        self._store = store
+        self._large: set[tuple[str, bytes]] = set()  # rows with large values that this batch has put
+        self._txn: _Transaction | None = txn
+        self.state = BatchState.OPEN
+        self.written_bytes = 0
+
+    @property
+    def shared(self) -> None:
+        """It commits alone."""
+        return
+
+    def get(self, table: str, key: bytes) -> bytes | None:
+        """Return the value at `key`, own writes included."""
+        return self._store.read(self._txn or self._refuse(), table, key)
+
+    def scan(self, table: str, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """Return rows in key order, own writes included."""
+        return self._store.read_range(self._txn or self._refuse(), table, start, stop, limit)
+
+    def put(self, table: str, key: bytes, value: bytes) -> None:
+        """Write or overwrite; see `contract.Batch.put`."""
+        txn = self._txn or self._refuse()
+        self.written_bytes += len(value)
+        try:
+            if (table, key) in self._large:
+                # LMDB would write a smaller value over it and keep all its pages. Readers accept that, but
+                # py-lmdb's verifier, and so `check_store`, reports it as damage.
+                self._store.remove_rows(txn, table, (key,))
+            if len(value) > _SMALL_BYTES_MAX:
+                self._large.add((table, key))
+            self._store.write(txn, table, key, value)
+        except StoreError:
+            self._drop()
+            raise
+
+    def delete(self, table: str, key: bytes) -> bool:
+        """Remove `key`; False if it wasn't there."""
+        try:
+            return self._store.remove_rows(self._txn or self._refuse(), table, (key,)) > 0
+        except StoreError:
+            self._drop()
+            raise
+
+    def put_rows(self, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
+        """Write rows that are in the order of their keys; see `contract.Batch.put_rows`."""
+        txn = self._txn or self._refuse()
+        if len(rows) < _ROWS_MIN or (self._large and self._large.intersection([(table, key) for key, _ in rows])):
+            for key, value in rows:
+                self.put(table, key, value)
+            return
+        sizes = [len(value) for _, value in rows]
+        self.written_bytes += sum(sizes)
+        if max(sizes) > _SMALL_BYTES_MAX:
+            self._large.update([(table, key) for key, value in rows if len(value) > _SMALL_BYTES_MAX])
+        try:
+            self._store.write_rows(txn, table, rows)
+        except StoreError:
+            self._drop()
+            raise
+
+    def delete_rows(self, table: str, keys: Sequence[bytes]) -> None:
+        """Remove each of `keys` that is there."""
+        try:
+            self._store.remove_rows(self._txn or self._refuse(), table, keys)
+        except StoreError:
+            self._drop()
+            raise
+
+    def commit(self) -> None:
+        """Make the batch durable; see `contract.Batch.commit`."""
+        txn, self._txn = self._txn or self._refuse(), None  # no other method can use it from now on
+        self.state = BatchState.COMMITTING
+        try:
+            self._store.finish(txn)
+        finally:
+            self.state = BatchState.OVER
+
+    def abort(self) -> None:
+        """Drop the batch; see `contract.Batch.abort`."""
+        if self.state is BatchState.COMMITTING:
+            raise StoreError(self._store.path, "the batch is being committed")
+        self._drop()
+
+    def close(self) -> None:
+        """Abort unless the batch is over."""
+        self.abort()
+
+    def _drop(self) -> None:
+        txn, self._txn = self._txn, None
+        if txn is not None:
+            self.state = BatchState.OVER
+            txn.abort()
+
+    def _refuse(self) -> NoReturn:
+        raise StoreError(self._store.path, f"this batch is {self.state}")
 
 
 def _open_tables(env: lmdb.Environment, path: Path, tables: Sequence[str], is_new: bool) -> dict[str, Any]:

@@ -53,8 +53,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, cast
 
-from ..folder import make_private_file
-from ..waiting import wait_for_disk
+from ..folder import make_private_file, wait_for_disk
 from .row_layers import ROW_BYTES, Rows
 from .writing import DiskWriter, PythonWriter, Writes, Written
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from ..waiting import wait_for_disk
+from ..folder import wait_for_disk
 from .journal import (
     CHECKED_FROM,
     DELETED,

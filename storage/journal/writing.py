@@ -12,7 +12,7 @@ import os
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from ..waiting import wait_for_disk
+from ..folder import wait_for_disk
 
 WRITES_MAX: Final = 3
 """Writes at a time: nothing, for the wait behind it; the record of a lap; a group."""
