@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from ...broker.address import parse_address
 from ...broker.errors import Condition
@@ -29,7 +30,7 @@ from ..wire.engine import AttachRequest, Pointer, read_attach
 from .point import InjectionPoint, loss_of
 from .receiving import FaultyReceiving
 from .seen import SeenConnection
-from .sending import FaultyDischarge, FaultySending
+from .sending import discharge_or_fail, send_or_fail
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,7 @@ class Faults:
         address = address_of(connection, pointer)
         point = InjectionPoint(self._conditions, connection, pointer, address)
         if isinstance(link, IncomingLink):
-            link.tap = FaultySending(point)
+            link.tap = partial(send_or_fail, point)
         elif isinstance(link, OutgoingLink):
             if link.receiver is not None and link.tap is None:
                 link.tap = FaultyReceiving(link.receiver.address, point, link)
@@ -165,7 +166,7 @@ class Faults:
         elif isinstance(link, BrowsingLink):
             link.tap = point.may_receive
         elif isinstance(link, CoordinatorLink):
-            link.tap = FaultyDischarge(point)
+            link.tap = partial(discharge_or_fail, point)
         elif isinstance(link, RequestLink) and not _is_exempt(address):
             node_point = InjectionPoint(self._conditions, connection, None, address)
             from .answering import FaultyAnswering  # not needed for a start

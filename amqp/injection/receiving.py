@@ -14,9 +14,9 @@ from ...broker.clock import Timer
 from ...conditions.faults import FaultOperation
 from ...conditions.strikes import Effect
 from ..links.credit import Step
+from ..links.hooks import ReceiverHandle
 from ..links.message_sessions import MessageSessionLink
 from ..links.outgoing import OutgoingLink
-from ..links.receiver import ReceiverHandle
 from ..wire.link import Done
 from .point import EFFECTS, InjectionPoint, ignore_outcome
 

@@ -14,42 +14,33 @@ from ..wire.link import Done
 from .point import EFFECTS, InjectionPoint
 
 
-class FaultySending:
-    """The tap of a sender link: stores a delivery, or fails."""
-
-    def __init__(self, point: InjectionPoint) -> None:
-        self._point = point
-
-    def before_send(self, data: bytes, store: Callable[[Done], None], done: Done, *, batch: bool) -> None:
-        """Store one delivery, or fail."""
-        strike = self._point.next_strike(
-            FaultOperation.SEND,
-            lambda: _message_count(data, batch=batch),
-            data=data,
-            batch=batch,
-        )
-        if strike is None:
-            store(done)
-        else:
-            EFFECTS[strike.effect](self._point, strike, store, done)
+def send_or_fail(point: InjectionPoint, data: bytes, store: Callable[[Done], None], done: Done, batch: bool) -> None:
+    """The tap of a sender link (`hooks.SendingTap`): store one delivery, or fail."""
+    strike = point.next_strike(
+        FaultOperation.SEND,
+        lambda: _message_count(data, batch=batch),
+        data=data,
+        batch=batch,
+    )
+    if strike is None:
+        store(done)
+    else:
+        EFFECTS[strike.effect](point, strike, store, done)
 
 
-class FaultyDischarge:
-    """The tap of a coordinator's link: ends a transaction, or fails; a commit that is refused is rolled back."""
+def discharge_or_fail(point: InjectionPoint, ref: TransactionRef, fail: bool, done: Done) -> None:
+    """The tap of a coordinator's link (`hooks.DischargeTap`): end a transaction, or fail.
 
-    def __init__(self, point: InjectionPoint) -> None:
-        self._point = point
-
-    def before_discharge(self, ref: TransactionRef, *, fail: bool, done: Done) -> None:
-        """Commit, or with `fail` roll back, or fail."""
-        discharge = self._point.connection.broker.transactions.discharge
-        strike = self._point.next_strike(Discharge.ROLLBACK if fail else Discharge.COMMIT)
-        if strike is None:
-            discharge(ref, fail=fail, done=done)
-        elif strike.effect is Effect.REFUSE:
-            discharge(ref, fail=True, done=lambda _: done(strike.error))
-        else:
-            EFFECTS[strike.effect](self._point, strike, lambda then: discharge(ref, fail=fail, done=then), done)
+    A commit that is refused is rolled back.
+    """
+    discharge = point.connection.broker.transactions.discharge
+    strike = point.next_strike(Discharge.ROLLBACK if fail else Discharge.COMMIT)
+    if strike is None:
+        discharge(ref, fail=fail, done=done)
+    elif strike.effect is Effect.REFUSE:
+        discharge(ref, fail=True, done=lambda _: done(strike.error))
+    else:
+        EFFECTS[strike.effect](point, strike, lambda then: discharge(ref, fail=fail, done=then), done)
 
 
 def _message_count(data: bytes, *, batch: bool) -> int:

@@ -22,7 +22,7 @@ from ..wire.engine import Pointer, lib
 from ..wire.link import link_credit
 from ..wire.outgoing_deliveries import OutgoingDeliveries
 from ..wire.run import Run
-from .receiver import ReceiverHandle
+from .hooks import ReceiverHandle
 
 _ACTIVE: Final = 0
 _SLICE_COUNT: Final = 256

@@ -142,8 +142,10 @@ class CoordinatorLink(IncomingDeliveries):
                 self._refused(run, error)
 
         ref = TransactionRef(self._context, transaction)
-        discharge = self._context.broker.transactions.discharge if self.tap is None else self.tap.before_discharge
-        discharge(ref, fail=fail is True, done=discharged)
+        if self.tap is None:
+            self._context.broker.transactions.discharge(ref, fail=fail is True, done=discharged)
+        else:
+            self.tap(ref, fail is True, discharged)
 
     def gone(self) -> None:
         """Whatever is open is rolled back."""

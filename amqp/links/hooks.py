@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ...broker.api import Delivery, Outcome, RunDone, TransactionRef
+from ...broker.api import Delivery, Outcome, Receiver, RunDone, SessionReceiver, TransactionRef
 from ..link_context import LinkContext
 from ..wire.engine import AttachRequest, Pointer
 from ..wire.link import Done
 from .credit import Step
-from .receiver import ReceiverHandle
+
+ReceiverHandle = Receiver | SessionReceiver
+"""The broker's, of a receiver link."""
 
 
 class ReceivingTap(Protocol):
@@ -39,20 +41,13 @@ class ReceivingTap(Protocol):
         ...
 
 
-class SendingTap(Protocol):
-    """What stands between a sender link and the broker."""
+SendingTap = Callable[[bytes, Callable[[Done], None], Done, bool], None]
+"""Stands between a sender link and the broker: the client sends data, which is a batch if the last argument says so and
+which the second one stores; then the third gets its outcome."""
 
-    def before_send(self, data: bytes, store: Callable[[Done], None], done: Done, *, batch: bool) -> None:
-        """The client sends a message or a batch, which `store(done)` stores."""
-        ...
-
-
-class DischargeTap(Protocol):
-    """What stands between a coordinator's link and the broker."""
-
-    def before_discharge(self, ref: TransactionRef, *, fail: bool, done: Done) -> None:
-        """The client commits a transaction, or with `fail` rolls it back."""
-        ...
+DischargeTap = Callable[[TransactionRef, bool, Done], None]
+"""Stands between a coordinator's link and the broker: the client commits a transaction, or rolls it back if the second
+argument is true."""
 
 
 class LinkHooks(Protocol):

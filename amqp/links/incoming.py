@@ -57,7 +57,7 @@ class IncomingLink(IncomingDeliveries):
         if self._destination is not None:
             self._transfer(None, self._destination, data, batch, done)
         elif self.tap is not None:
-            self.tap.before_send(data, partial(self._store, data, batch), done, batch=batch)
+            self.tap(data, partial(self._store, data, batch), done, batch)
         else:
             self._store(data, batch, done)
 

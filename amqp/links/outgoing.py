@@ -23,8 +23,7 @@ from ..wire.outgoing_deliveries import OutgoingDeliveries
 from ..wire.run import Run
 from ..wire.transaction_states import TRANSACTIONAL, read_transactional, transactional_state
 from .credit import Credit, Step
-from .hooks import ReceivingTap
-from .receiver import ReceiverHandle
+from .hooks import ReceiverHandle, ReceivingTap
 
 _credit_of: Final[Callable[[Pointer], int]] = lib.pn_link_credit
 

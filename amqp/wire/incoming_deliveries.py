@@ -87,7 +87,7 @@ class IncomingDeliveries(Link):
         run, size_bytes = self._run, 0
         if run is None:
             state = self.state
-            run = self._run = Run(self, state, next(state.serials), [])
+            run = self._run = Run(self, next(state.serials), [])
             state.runs.append(run)
         else:
             size_bytes = sum(map(len, run.items))
@@ -134,7 +134,6 @@ class IncomingDeliveries(Link):
             state.end_runs()
         run = self._run = Run(
             self,
-            state,
             next(state.serials),
             [data],
             is_settled=presettled,

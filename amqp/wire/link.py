@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import count
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ...broker.errors import BrokerError
 from ...broker.ledger import MemoryAccount
-from .engine import Engine, Pointer, lib, set_condition
+from .engine import Engine, Pointer, lib, session_of, set_condition
 from .flow import FlowControl, FlowReplies, LinkState
 from .loops import SCRATCH_BYTES, Handle, handle_of, scratch
 from .run import Run, serial_of
@@ -49,16 +49,6 @@ Handler = Callable[[Pointer], None]
 """Handles an event of Proton, or a delivery."""
 Done = Callable[[BrokerError | None], None]
 """Called once with the outcome of a delivery: None is success."""
-
-
-class SendingLink(Protocol):
-    """A link on which the client receives."""
-
-    session: Pointer
-
-    def unsettled_bytes(self) -> int:
-        """What is kept for deliveries that the client has yet to settle."""
-        ...
 
 
 class ConnectionState:
@@ -90,7 +80,7 @@ class ConnectionState:
         """Those with outcomes that gather during a turn of the event loop; `finish_runs` gives them to Proton."""
         self.serials = count(1)
         """Of runs, in the order in which they begin."""
-        self.sending: set[SendingLink] = set()
+        self.sending: set[Link] = set()
         """Links of which Proton may have deliveries."""
         self.sends_without_tokens = False
         """Whether deliveries may be in Proton's output whose tags are to be empty."""
@@ -119,12 +109,13 @@ class ConnectionState:
 class Link:
     """One attached link: its pointer, and what happens on it."""
 
-    __slots__ = ("_open", "_peer_count", "_wants_reply", "_when_settled", "handle", "pointer", "state")
+    __slots__ = ("_open", "_peer_count", "_wants_reply", "_when_settled", "handle", "pointer", "session", "state")
 
     def __init__(self, state: ConnectionState, pointer: Pointer) -> None:
         self.state = state
         self.pointer = pointer
         self.handle = handle_of(pointer)
+        self.session = session_of(pointer)
         self._wants_reply = False  # the flow that comes next wants an answer
         self._peer_count = 0  # the delivery-count in that flow
         self._when_settled: Callable[[], None] | None = None
@@ -175,6 +166,10 @@ class Link:
     def finish(self, run: Run) -> None:
         """Give Proton the outcomes that a run has got, but for deliveries that are not there any more."""
         raise AssertionError(run)
+
+    def unsettled_bytes(self) -> int:
+        """What is kept for deliveries that the client has yet to settle; nothing of a client that sends."""
+        return 0
 
     def has_unsettled(self) -> bool:
         """Whether deliveries of it are unsettled."""

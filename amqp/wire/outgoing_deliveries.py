@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 
 from ...broker.api import Delivery
 from ...broker.errors import BrokerError
-from .engine import Pointer, ffi, lib, session_of
+from .engine import Pointer, ffi, lib
 from .flow import LinkState
 from .link import COUNT_MASK, RECEIVED, ConnectionState, Link, link_credit, reject
 from .loops import ACCEPTED, Handle, send, take_accepted
@@ -32,7 +32,7 @@ _buffer = ffi.buffer
 class OutgoingDeliveries(Link):
     """A link on which the client receives. `credit` is what the client's last flow left us."""
 
-    __slots__ = ("_count", "_kept", "_kept_bytes", "_run", "credit", "presettled", "session")
+    __slots__ = ("_count", "_kept", "_kept_bytes", "_run", "credit", "presettled")
 
     TAKES_RUNS: ClassVar = False
     """Whether deliveries that the client accepts go to `disposed` together, those of one read of the socket."""
@@ -42,7 +42,6 @@ class OutgoingDeliveries(Link):
         self.presettled = presettled
         if presettled:
             state.expect_deliveries_without_tokens()
-        self.session = session_of(pointer)
         self.credit = 0
         self._run: Run | None = None
         self._kept = self._kept_bytes = (
@@ -153,14 +152,14 @@ class OutgoingDeliveries(Link):
         if settled:
             del self._open[token]
             if not waits:
-                run = Run(self, connection, next(connection.serials), [token], outcome=state, is_settled=True)
+                run = Run(self, next(connection.serials), [token], outcome=state, is_settled=True)
                 run.deliveries.append(delivery)
                 self.disposed(run)
             _settle(delivery)
             if self._when_settled is not None and not self._open:
                 self._when_settled()
         elif not waits and state and state != RECEIVED:
-            run = Run(self, connection, next(connection.serials), [], outcome=state)
+            run = Run(self, next(connection.serials), [], outcome=state)
             self._add(run, token, delivery)
             self.disposed(run)
 
@@ -169,9 +168,7 @@ class OutgoingDeliveries(Link):
         connection = self.state
         if self._run is not None:
             self.end_run(self._run)
-        run = self._run = Run(
-            self, connection, next(connection.serials), tokens, outcome=ACCEPTED, is_settled=is_settled
-        )
+        run = self._run = Run(self, next(connection.serials), tokens, outcome=ACCEPTED, is_settled=is_settled)
         connection.runs.append(run)
         return run
 

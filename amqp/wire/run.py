@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ...broker.errors import BrokerError
 from .loops import Handle
@@ -40,22 +40,11 @@ serial_of: Final = attrgetter("serial")
 _NO_ERRORS: Final[Mapping[int, BrokerError]] = MappingProxyType({})
 
 
-class Answered(Protocol):
-    """Where a run reports that it has outcomes: the state of its connection, which is a storey above."""
-
-    answered: list[Run]
-
-    def schedule_flush(self) -> None:
-        """Have `answered` finished at the end of this turn of the event loop."""
-        ...
-
-
 class Run:
     """See the module. `serial` is its place among all runs of its connection."""
 
     __slots__ = (
         "_answers",
-        "_state",
         "answer",
         "deliveries",
         "is_enrolled",
@@ -71,7 +60,6 @@ class Run:
     def __init__(
         self,
         link: Any,
-        state: Answered,
         serial: int,
         items: list[bytes],
         *,
@@ -98,14 +86,14 @@ class Run:
         self.answer = answer
         """Of messages: the state, with its encoded fields, that says success where that is not plainly accepted."""
         self.is_enrolled = False
-        self._state = state
         self._answers: list[tuple[Sequence[int], BrokerError | None]] = []
 
     def done(self, positions: Sequence[int], error: BrokerError | None) -> None:
         """Positions have their outcome (None: success), which Proton gets at the end of this turn of the event loop."""
         if not self._answers:
-            self._state.answered.append(self)
-            self._state.schedule_flush()
+            state = self.link.state
+            state.answered.append(self)
+            state.schedule_flush()
         self._answers.append((positions, error))
 
     def done_one(self, error: BrokerError | None) -> None:
