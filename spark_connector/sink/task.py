@@ -8,27 +8,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import TYPE_CHECKING
 
 from ..logs import BATCH_ID, QUERY_ID
 
+if TYPE_CHECKING:
+    from pyspark import TaskContext
+
 _log = logging.getLogger("emubus.spark")
-
-
-class Context(Protocol):
-    """What is needed of `pyspark.TaskContext`."""
-
-    def partitionId(self) -> int:  # noqa: N802 (Spark's name)
-        """Which partition of the frame this is."""
-        ...
-
-    def attemptNumber(self) -> int:  # noqa: N802
-        """How often the task has been tried before."""
-        ...
-
-    def getLocalProperty(self, key: str) -> str | None:  # noqa: N802
-        """A property of the job."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +39,11 @@ class Task:
         return f"{self.name}/{row}"
 
 
-def task_context() -> Context | None:
+def task_context() -> TaskContext | None:
     """The context of the task that runs now; None outside of a task."""
     from pyspark import TaskContext
 
-    return cast(Context | None, TaskContext.get())
+    return TaskContext.get()
 
 
 def batch_task(job_id: str, *, is_repeatable: bool) -> Task:
@@ -90,6 +77,6 @@ def stream_task(plan_id: str) -> Task:
     return _task(context, query_id, f"{query_id}/{batch_id}")
 
 
-def _task(context: Context | None, query: str, write: str | None = None) -> Task:
+def _task(context: TaskContext | None, query: str, write: str | None = None) -> Task:
     name = write or query
     return Task(query, name) if context is None else Task(query, name, context.partitionId(), context.attemptNumber())

@@ -14,8 +14,13 @@ from typing import Any, Final, NamedTuple
 from ..codec import Head, head, split_peek_reply
 from ..errors import Code, ConnectorError
 from ..position import PARTITION_ID_MAX
+from ..wire.management import Management
 from .offsets import base_of, limit_of, partition_of
-from .retries import PeekClient
+from .peeks import PatientPeeks
+
+PeekClient = Management | PatientPeeks
+"""Peeks at an entity over its `$management` node; the second one is patient with a service that is busy."""
+
 
 IN_FLIGHT_MAX: Final = 2
 """Requests for pages at a time: the second one hides the way there and back, a third has nothing left to hide."""

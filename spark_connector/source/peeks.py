@@ -27,7 +27,7 @@ class _Asked:
 
 
 class PatientPeeks:
-    """The peeks of a management node, as `retries.PeekClient`.
+    """The peeks of a management node, for `browse`.
 
     A peek that is refused because the service is busy is asked again after a pause, which the other peeks share. After
     `PAUSES_MAX` pauses the refusal is raised.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from ..errors import Code, ConnectorError
 from ..options import ConnectionOptions
@@ -19,24 +19,6 @@ from .peeks import BUSY_FIRST_S, BUSY_MAX_S
 
 log = logging.getLogger("emubus.spark")
 T = TypeVar("T")
-
-
-class PeekClient(Protocol):
-    """Peeking at an entity over its `$management` node, as `wire.management.Management` does."""
-
-    def peek(self, from_sequence_number: int, count: int, *, partition_id: int | None = None) -> bytes | None:
-        """The encoded response, None if there are no messages."""
-        ...
-
-    def begin_peek(
-        self, from_sequence_number: int, count: int, *, partition_id: int | None = None, deferred_only: bool = False
-    ) -> Any:
-        """Send the request without waiting; pass the result to `end`."""
-        ...
-
-    def end(self, pending: Any) -> bytes | None:
-        """The answer to `begin_peek`."""
-        ...
 
 
 class RetryPolicy:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 from azure.servicebus import ServiceBusClient
@@ -15,6 +16,7 @@ from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.testing import EmubusServer
 from emubus.web.rest.receiving import PendingReceive
+from emubus.web.transport.connection import HttpConnection
 
 from ..broker.namespace import Receiver, loop_turns, open_broker, send
 from .rest import WAIT_S, Rest, Waiting, until, waiting_count
@@ -120,7 +122,7 @@ async def is_handed_over(cut: Callable[[Line, asyncio.Task[Delivery | None]], ob
     """Whether a wait that is cut `turns` turns after a message was sent ends with it; if not, it must come again."""
     broker = open_broker(QueueDescription("q"))
     line, wait = Line(), PendingReceive(broker, broker.clock, "q")
-    task = asyncio.create_task(wait.message(60_000, line))
+    task = asyncio.create_task(wait.message(60_000, cast("HttpConnection", line)))
     await loop_turns(5)
     sending = asyncio.create_task(send(broker, "q", MESSAGE))
     await loop_turns(turns)
@@ -162,7 +164,12 @@ async def test_a_request_whose_client_has_gone_before_does_not_wait() -> None:
     line = Line()
     line.cut()
     await send(broker, "q", MESSAGE)
-    assert await asyncio.wait_for(PendingReceive(broker, broker.clock, "q").message(60_000, line), WAIT_S) is None
+    assert (
+        await asyncio.wait_for(
+            PendingReceive(broker, broker.clock, "q").message(60_000, cast("HttpConnection", line)), WAIT_S
+        )
+        is None
+    )
     (left,) = await Receiver(broker, "q").receive(1)
     assert delivery_count(left) == 0
     await stop(broker)
@@ -172,7 +179,7 @@ async def test_a_message_whose_completion_fails_comes_again() -> None:
     broker = open_broker(QueueDescription("q"))
     await send(broker, "q", MESSAGE)
     wait = PendingReceive(broker, broker.clock, "q")
-    delivery = await wait.message(0, Line())
+    delivery = await wait.message(0, cast("HttpConnection", Line()))
     assert delivery is not None
     entity = broker.namespace.entity("q")
     assert entity is not None
@@ -193,7 +200,7 @@ async def test_a_message_whose_lock_ends_before_it_is_completed_is_not_handed_ov
     broker = open_broker(QueueDescription("q"), clock=clock)
     await send(broker, "q", MESSAGE)
     wait = PendingReceive(broker, clock, "q")
-    delivery = await wait.message(0, Line())
+    delivery = await wait.message(0, cast("HttpConnection", Line()))
     assert delivery is not None
     clock.advance(60_000)
     assert not await wait.complete(delivery)

@@ -11,8 +11,8 @@ nothing to the store, so this costs no more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Sequence
+from typing import Final
 
 from ...broker.api import Delivery, ReceiveMode, Receiver
 from ...broker.broker import Broker
@@ -20,20 +20,10 @@ from ...broker.clock import Clock
 from ...broker.errors import BrokerError, Condition
 from ...broker.outcomes import Complete, Release
 from ..limits import LOOK_MS_MAX
+from ..transport.connection import HttpConnection
 
 RELEASE: Final = Release()
 CLIENT: Final = "a client of HTTP"
-
-
-class WatchedConnection(Protocol):
-    """A request's connection (`connection.HttpConnection`): calls `watchers` when its socket closes."""
-
-    watchers: set[Callable[[], None]]
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether the socket is closed."""
-        ...
 
 
 class PendingReceive:
@@ -50,7 +40,7 @@ class PendingReceive:
         )
         self._entity = self._receiver.entity
 
-    async def message(self, timeout_ms: int, connection: WatchedConnection) -> Delivery | None:
+    async def message(self, timeout_ms: int, connection: HttpConnection) -> Delivery | None:
         """The message, locked; None if none came in time or the client disconnected. BrokerError for a deleted entity.
 
         Without a time-out (0) all partitions are asked once. The caller delivers a message, or gives it

@@ -7,7 +7,9 @@ belongs to one connection.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
+
+from aiohttp.http_websocket import WebSocketReader
 
 _MASKED: Final = 0x80
 _LENGTH_BITS: Final = 0x7F
@@ -21,23 +23,13 @@ _NOT_A_FRAME: Final = b"\xff\x80\x00\x00\x00\x00"
 """A frame with every reserved bit set: a reader closes the connection with 1002, protocol error."""
 
 
-class WebSocketFrameReader(Protocol):
-    """Reads the frames of a client."""
-
-    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        """Take the next bytes; returns whether the stream has ended, and the bytes left over."""
-        ...
-
-    def feed_eof(self) -> None: ...
-
-
 class MaskGuard:
     """A reader in front of another one; replaces an unmasked frame by an invalid one, which closes the connection.
 
     `refused` is called once when that happens.
     """
 
-    def __init__(self, reader: WebSocketFrameReader, refused: Callable[[], None]) -> None:
+    def __init__(self, reader: WebSocketReader, refused: Callable[[], None]) -> None:
         self._reader = reader
         self._on_refusal = refused
         self._held = b""  # the beginning of a frame header
@@ -49,7 +41,7 @@ class MaskGuard:
         """Bytes of all messages so far, those of an unfinished one among them."""
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        """See `WebSocketFrameReader`; a partial frame header is held back."""
+        """See aiohttp's reader; a partial frame header is held back."""
         if self._refused:
             return True, b""
         if self._left_bytes is not None:

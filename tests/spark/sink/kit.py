@@ -9,11 +9,12 @@ import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from azure.servicebus import ServiceBusClient, ServiceBusReceivedMessage
 from proton import Message, symbol
+from pyspark import TaskContext
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -87,7 +88,7 @@ def in_task(partition: int = 0, *, query: str | None = None, batch: int | None =
     names = {QUERY_ID: query, BATCH_ID: None if batch is None else str(batch)}
     context = FakeContext(partition, 0, {key: value for key, value in names.items() if value is not None})
     before = task.task_context
-    task.task_context = lambda: context
+    task.task_context = lambda: cast("TaskContext", context)
     try:
         yield
     finally:

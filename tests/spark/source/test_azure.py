@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from emubus.spark_connector.codec import head
 from emubus.spark_connector.errors import Code, ConnectorError
-from emubus.spark_connector.source.browse import discover, end_of, pages
+from emubus.spark_connector.source.browse import PeekClient, discover, end_of, pages
 from emubus.spark_connector.source.drain import DeletionByReceiving, Settler
 
 from .azure import Azure, Connection, Management, Receiver, options_for, serving
@@ -32,9 +32,14 @@ def plain() -> Iterator[Azure]:
         yield service
 
 
+def client(service: Azure) -> PeekClient:
+    """The stand-in's node of management."""
+    return cast("PeekClient", Management(service))
+
+
 def test_partitions_are_found_though_a_peek_stops_at_the_end_of_one(parts: Azure) -> None:
     parts.send(*range(3))
-    found, out = discover(Management(parts), range(16))
+    found, out = discover(client(parts), range(16))
     assert {partition: each.sequence_number for partition, each in found.items()} == {
         0: 1,
         1: 1 << 48 | 1,
@@ -46,7 +51,7 @@ def test_partitions_are_found_though_a_peek_stops_at_the_end_of_one(parts: Azure
 def test_partitions_beyond_those_that_the_service_documents_are_found() -> None:
     service = Azure((0, 15, 16, 17))
     service.send(*range(4))
-    assert sorted(discover(Management(service), range(16))[0]) == [0, 15, 16, 17]
+    assert sorted(discover(client(service), range(16))[0]) == [0, 15, 16, 17]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -59,7 +64,7 @@ def test_an_end_is_found_in_few_peeks_wherever_messages_are_missing(plain: Azure
         plain.calls.clear()
         last = plain.numbers[-1] if plain.numbers else 0
         known = chance.choice((0, 1, last // 2, last + 1, last + 500))
-        end, at_ms = end_of(Management(plain), 0, known)
+        end, at_ms = end_of(client(plain), 0, known)
         assert end == max(known, last + 1 if last >= known else known)
         assert at_ms == (plain.messages[-1].enqueued_at_ms if last >= known and last else None)
         assert plain.calls["peek"] <= 60
@@ -78,7 +83,7 @@ def test_pages_give_every_message_of_a_range_once_in_order(seed: int, partitions
     low, high = 3, service.numbers[len(service.numbers) // 2]
     found: list[int] = []
     following = low
-    for page in pages(Management(service), low, high, chance.choice((1, 3, 50))):
+    for page in pages(client(service), low, high, chance.choice((1, 3, 50))):
         found += [head(message).sequence_number for message in page.messages]
         assert page.following > following
         following = page.following
@@ -170,7 +175,7 @@ def test_a_service_that_answers_backwards_is_not_read_forever(plain: Azure, monk
     reply = Management(plain).peek(1, 1)
     monkeypatch.setattr(Management, "peek", lambda *_, **__: reply)
     with pytest.raises(ConnectorError, match="answered a peek from sequence number 2 with 1"):
-        list(pages(Management(plain), 2, 4, 10))
+        list(pages(client(plain), 2, 4, 10))
 
 
 # ---- drain without range deletes
