@@ -340,7 +340,6 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_websocket(self) -> bool:
-        """Whether the connection goes over a WebSocket."""
         return self._transport is not None and bool(self._transport.get_extra_info("websocket"))
 
     def observe(self, watch: Watch | None) -> None:

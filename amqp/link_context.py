@@ -146,7 +146,6 @@ class LinkContext(ConnectionState):
         self.watch = watch
 
     def opened_by(self, container_id: str, properties: dict[str, object]) -> None:
-        """The client's open has come."""
         self.container_id = container_id
         self.opened_at = self.clock.now_ms()
         self.open_properties = properties

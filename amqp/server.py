@@ -71,12 +71,10 @@ class AmqpServer:
 
     @property
     def conditions(self) -> Conditions:
-        """The conditions that are on."""
         return self._state.conditions
 
     @property
     def connection_count(self) -> int:
-        """How many connections there are."""
         return len(self._state.connections)
 
     @property

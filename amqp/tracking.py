@@ -41,7 +41,6 @@ class Tracker:
         return self._with(error, Form.GATEWAY, "")
 
     def claimed(self, error: BrokerError, audience: str) -> BrokerError:
-        """The refusal of a token."""
         self._log(audience, error)
         return self._with(error, Form.GATEWAY, self._at_host(parse_address(audience).entity))
 
@@ -69,7 +68,6 @@ class Tracker:
         return self._with(error, Form.OPERATION, self._broker.namespace.name_of(address))
 
     def answered(self, error: BrokerError, address: str) -> BrokerError:
-        """The refusal of a request."""
         self._log(address, error)
         return self._with(error, Form.REQUEST, self._broker.namespace.name_of(address))
 

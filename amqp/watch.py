@@ -33,12 +33,10 @@ class Watch:
         return self._used_at.get(pointer, self.opened_at)
 
     def attached(self, pointer: Pointer) -> None:
-        """A link was attached."""
         self.linkless_since = None
         self.used(pointer)
 
     def detached(self, pointer: Pointer, *, is_last: bool) -> None:
-        """A link has gone."""
         self._used_at.pop(pointer, None)
         if is_last:
             self.linkless_since = self._now_ms()

@@ -44,7 +44,6 @@ class Target:
     entity: str | None = None
 
     def covers(self, address: str) -> bool:
-        """Whether a link to `address` is meant."""
         return self.entity is None or parse_address(address).key == parse_address(self.entity).key
 
 
@@ -146,7 +145,6 @@ class Faults:
             self._conditions.changed()
 
     def detached(self, connection: LinkContext, pointer: Pointer) -> None:
-        """A link has gone."""
         if connection.watch is not None:
             connection.watch.detached(pointer, is_last=not _has_links(connection))
             self._conditions.changed()

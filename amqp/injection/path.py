@@ -56,7 +56,6 @@ class Path:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of both directions that are held."""
         return self._inward.held_bytes + self._outward.held_bytes
 
     def release(self) -> None:
@@ -101,7 +100,6 @@ class _Direction:
         self._arm()
 
     def release(self) -> None:
-        """Deliver everything."""
         self._pass(None)
 
     def close(self) -> None:

@@ -86,7 +86,6 @@ class FaultyReceiving:
         return sum(link.unsettled_count for link in self._links_of_session())
 
     def _links_of_session(self) -> list[OutgoingLink]:
-        """The receiver links of the AMQP session."""
         links = self._point.connection.links.values()
         return [each for each in links if isinstance(each, OutgoingLink) and each.session == self._link.session]
 
@@ -185,7 +184,6 @@ class FaultyReceiving:
             EFFECTS[strike.effect](self._point, strike, lambda then: work(alone(then)), done)
 
     def before_close(self) -> None:
-        """The link is gone."""
         for timer in (self._timer, self._fetching):
             if timer is not None:
                 timer.cancel()

@@ -51,7 +51,6 @@ class SeenLink:
 
     @property
     def holds_session(self) -> bool:
-        """Whether the link has a message session."""
         return isinstance(self.connection.links.get(self.pointer), MessageSessionLink)
 
     @property
@@ -66,7 +65,6 @@ class SeenLink:
         return isinstance(link, OutgoingLink) and link.credit > 0
 
     def detach(self, error: BrokerError) -> None:
-        """Close the link because of `error`."""
         self.connection.detach(self.pointer, error)
 
     def hold_credit(self, *, is_new: bool) -> None:
@@ -118,7 +116,6 @@ class SeenConnection:
 
     @property
     def is_websocket(self) -> bool:
-        """Whether it goes over a WebSocket."""
         return self.connection.requests.is_websocket
 
     @property

@@ -69,7 +69,6 @@ class LinkFactory:
         scope.enter(pointer, address)
 
     def left(self, pointer: Pointer) -> None:
-        """A link has gone."""
         scope = self._scope_of.pop(pointer, None)
         if scope is not None:
             scope.leave(pointer)
@@ -82,11 +81,9 @@ class LinkFactory:
         return node
 
     def session_ended(self, session: Pointer) -> None:
-        """An AMQP session is over."""
         self._scopes.pop(session, None)
 
     def close(self) -> None:
-        """The connection is over."""
         self._nodes.clear()
         self._scopes.clear()
         self._scope_of.clear()

@@ -55,7 +55,6 @@ class Scope:
             self.via = address
 
     def leave(self, pointer: Pointer) -> None:
-        """An entity link has gone."""
         self.links.discard(pointer)
         if not self.links:
             self.via = None

@@ -168,7 +168,6 @@ class Credit:
         return self.granted
 
     def begin_drain(self) -> None:
-        """The broker drains."""
         self.phase = Phase.DRAINING
 
     def close(self) -> bool:

@@ -179,5 +179,4 @@ def encoded_fields(fields: Mapping[str, bytes]) -> bytes:
 
 
 def encoded_list(values: list[bytes]) -> bytes:
-    """A list of encoded values."""
     return list_from_items(len(values), b"".join(values))

@@ -12,7 +12,6 @@ from .operations import NO_CONTENT, Body, Context, Result, encoded_fields, encod
 
 
 async def add_rule(context: Context, body: Body) -> Result:
-    """Add a rule."""
     rule = rule_from_amqp(body.text("rule-name"), body.map("rule-description"))
     try:
         context.broker.administration.add_rule(context.address, rule)
@@ -22,7 +21,6 @@ async def add_rule(context: Context, body: Body) -> Result:
 
 
 async def remove_rule(context: Context, body: Body) -> Result:
-    """Remove a rule."""
     context.broker.administration.remove_rule(context.address, body.text("rule-name"))
     return Result()
 

@@ -156,7 +156,6 @@ class Node:
         self._making = asyncio.Semaphore(context.limits.large_replies_max)
 
     def add_requester(self, pointer: Pointer) -> RequestLink:
-        """A link for requests."""
         self.requester_count += 1
         return RequestLink(self._context, pointer, self)
 
@@ -172,7 +171,6 @@ class Node:
         return link
 
     def remove(self, link: ReplyLink) -> None:
-        """A response link is gone."""
         self._replies.remove(link)
         self._context.flow.resume_replies()  # who waited for its room has another link now, or none
 

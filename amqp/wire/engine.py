@@ -164,19 +164,15 @@ class Engine:
         return int(lib.pn_transport_get_remote_idle_timeout(self.transport))
 
     def peer_properties(self) -> dict[str, object]:
-        """The properties of the peer's open."""
         return _map(lib.pn_connection_remote_properties(self.connection))
 
     def peer_container(self) -> str:
-        """The container id of the peer."""
         return _text(lib.pn_connection_remote_container(self.connection)) or ""
 
     def is_peer_open(self) -> bool:
-        """Whether the peer's open has come."""
         return not lib.pn_connection_state(self.connection) & lib.PN_REMOTE_UNINIT
 
     def is_peer_closed(self) -> bool:
-        """Whether the peer's close has come."""
         return bool(lib.pn_connection_state(self.connection) & lib.PN_REMOTE_CLOSED)
 
     def transport_error(self) -> str | None:
@@ -362,12 +358,10 @@ def link_load(link: Pointer) -> tuple[int, int]:
 
 
 def link_name(link: Pointer) -> str:
-    """The name of a link."""
     return _text(lib.pn_link_name(link)) or ""
 
 
 def session_of(link: Pointer) -> Pointer:
-    """The session that a link belongs to."""
     return lib.pn_link_session(link)
 
 

@@ -221,7 +221,6 @@ class Handles:
     # ---- links
 
     def attach(self, channel: bytes, fields: Sequence[object]) -> Ruling:
-        """Rule on an attach."""
         state = self._channels.get(channel)
         if state is None:
             return Ruling.PASS
@@ -245,7 +244,6 @@ class Handles:
         return Ruling.PASS if victim is None else Ruling.STEAL
 
     def detach(self, channel: bytes, fields: Sequence[object]) -> Ruling:
-        """Rule on a detach."""
         state = self._channels.get(channel)
         if state is None:
             return Ruling.PASS
@@ -261,7 +259,6 @@ class Handles:
         return ruling
 
     def transfer(self, channel: bytes, handle: object) -> Ruling:
-        """Rule on a transfer."""
         ruling = self._find(channel, handle, "transfer")
         state = self._channels.get(channel)
         if ruling is Ruling.PASS and state is not None and isinstance(handle, Uint):

@@ -255,7 +255,6 @@ class IncomingDeliveries(Link):
             self._owed += left
 
     def give_credit(self) -> None:
-        """Give the credit that was held."""
         if self._holds_credit:
             self._holds_credit = False
             self._give_credit()

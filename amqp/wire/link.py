@@ -172,7 +172,6 @@ class Link:
         return 0
 
     def has_unsettled(self) -> bool:
-        """Whether deliveries of it are unsettled."""
         return bool(self._open)
 
     def linger(self, when_settled: Callable[[], None]) -> bool:

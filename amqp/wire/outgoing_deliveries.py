@@ -71,7 +71,6 @@ class OutgoingDeliveries(Link):
         return count * UNSETTLED_BYTES + 3 * self._kept_bytes // 2
 
     def unsettled_tokens(self) -> list[bytes]:
-        """The deliveries that are not settled."""
         return list(self._open)
 
     @property

@@ -94,7 +94,6 @@ def fault_in(frame: bytes) -> BrokerError:
 
 
 def is_batch(data: bytes, at: int, stop: int) -> bool:
-    """Whether a transfer has the batch format."""
     if data.find(BATCH_FIELD, at, stop) < 0:
         return False
     try:

@@ -50,7 +50,6 @@ def transactional_state(transaction: bytes, outcome_code: int) -> bytes:
 
 
 def declared(transaction: bytes) -> bytes:
-    """The fields of a declared state."""
     return encode_list([transaction])
 
 

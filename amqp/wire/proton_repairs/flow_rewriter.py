@@ -75,7 +75,6 @@ class FlowRewriter:
         self.awaits_numbers = True
 
     def link_detached(self, link: Pointer) -> None:
-        """A link is over."""
         self._links.pop(link, None)
 
     def observe(self, output: bytes) -> None:
