@@ -64,12 +64,10 @@ class Broker:
 
     @property
     def name(self) -> str:
-        """The name of the namespace."""
         return self.namespace.name
 
     @property
     def limits(self) -> Limits:
-        """The limits of the namespace."""
         return self.namespace.limits
 
     def entities(self) -> Iterator[Entity]:

@@ -32,7 +32,6 @@ class Timer:
         self._cancelled = cancelled
 
     def cancel(self) -> None:
-        """Prevent the call."""
         if self.callback is not None:
             self.callback = None
             self._cancelled()
@@ -47,7 +46,6 @@ class _TimeLine:
         self._cancelled_count = 0  # since the last clean-up
 
     def add(self, at_ms: int, callback: Callable[[], None]) -> Timer:
-        """Add a timer."""
         timer = Timer(callback, self._on_cancel)
         heapq.heappush(self.timers, (at_ms, next(self._numbers), timer))
         return timer
@@ -71,7 +69,6 @@ class _TimeLine:
                 callback()
 
     def move(self, by_ms: int) -> None:
-        """Move the instants of all timers."""
         self.timers = [(at_ms + by_ms, number, timer) for at_ms, number, timer in self.timers]  # still a heap
 
     def _on_cancel(self) -> None:
@@ -123,7 +120,6 @@ class Clock:
 
     @property
     def is_frozen(self) -> bool:
-        """Whether the clock is frozen."""
         return self._frozen_at is not None
 
     @property
@@ -199,7 +195,6 @@ class Clock:
                 timer.cancel()
 
     def close(self) -> None:
-        """Drop all timers."""
         self._instants.timers.clear()
         self._elapsed.timers.clear()
         if self._wake is not None:

@@ -43,7 +43,6 @@ class _Pool:
         os.register_at_fork(after_in_child=self.clear)
 
     def take(self, count: int) -> bytes:
-        """Return the next `count` bytes."""
         start = self._at
         end = self._at = start + count
         if end > len(self._bytes):

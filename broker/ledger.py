@@ -257,7 +257,6 @@ class MemoryAccount:
         return sum(gauge() for use, _, gauge in self._gauges if use.need is Need.SENDING)
 
     def by_use(self) -> dict[Use, int]:
-        """The bytes of each use."""
         found: dict[Use, int] = {}
         for use, _, gauge in self._gauges:
             found[use] = found.get(use, 0) + gauge()

@@ -21,7 +21,6 @@ class Strikes:
 
     @property
     def are_noted(self) -> bool:
-        """Whether an observer listens."""
         return self._namespace.observer.is_on
 
     def note_send(self, address: str, data: bytes, facts: Mapping[str, object], *, batch: bool) -> None:

@@ -168,7 +168,6 @@ class Turns:
 
     @property
     def is_contended(self) -> bool:
-        """Whether work waits."""
         return bool(self._known.heap or self._strangers.heap)
 
     # ---- work of a peer itself

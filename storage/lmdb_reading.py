@@ -151,7 +151,6 @@ class StoreReader:
             raise StoreFailed(self.path, f"can't read table {table}: {error}") from error
 
     def close(self) -> None:
-        """Close the file."""
         env, self._env = self._env, None
         if env is not None:
             env.close()

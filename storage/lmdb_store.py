@@ -162,7 +162,6 @@ class LmdbStore(StoreWithoutJournal):
 
     @property
     def failure(self) -> str | None:
-        """See `contract.Store.failure`."""
         return self._failure
 
     def recover(self) -> None:
@@ -185,7 +184,6 @@ class LmdbStore(StoreWithoutJournal):
         self.is_usable = not self._closed
 
     def begin(self, expected_bytes: int, *, frees: bool = False) -> LmdbBatch:
-        """Begin the one batch; see `contract.Store.begin`."""
         if self._batch is not None and self._batch.state is not BatchState.OVER:
             raise StoreError(self.path, f"a batch is {self._batch.state}; one at a time")
         if self._copying:
@@ -256,7 +254,6 @@ class LmdbStore(StoreWithoutJournal):
             batch.commit()
 
     def close(self) -> None:
-        """Close the store; see `contract.Store.close`."""
         if self._copying:
             raise StoreError(self.path, "is being copied")
         if self._batch is not None:
@@ -616,7 +613,6 @@ class LmdbView(Closing):
         return self._store.read_range(self._txn(), table, start, stop, limit)
 
     def close(self) -> None:
-        """Release the view."""
         if not self._closed:
             self._closed = True
             self._reader.view_count -= 1

@@ -56,7 +56,6 @@ class MemoryStore(StoreWithoutJournal):
 
     @property
     def failure(self) -> str | None:
-        """See `contract.Store.failure`."""
         return self._failure
 
     def recover(self) -> None:
@@ -68,7 +67,6 @@ class MemoryStore(StoreWithoutJournal):
         self._failure = None
 
     def begin(self, expected_bytes: int, *, frees: bool = False) -> MemoryBatch:
-        """Begin the one batch; see `contract.Store.begin`."""
         self._refuse_unusable()
         if self._batch is not None and self._batch.state is not BatchState.OVER:
             raise StoreError(None, f"a batch is {self._batch.state}; one at a time")
@@ -172,7 +170,6 @@ class MemoryView(Closing):
         return _scan(self._base, self._layer, table, start, stop, limit)
 
     def close(self) -> None:
-        """Release the view."""
         self._store = None
 
     def _refuse_stale(self) -> None:

@@ -30,7 +30,6 @@ class IdleWatch:
         self._subscribed_at: dict[int, int] = {}
 
     def stop(self) -> None:
-        """Stop watching."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -81,7 +80,6 @@ class IdleWatch:
             self._arm(entity, self._namespace.clock.now_ms() + idle_ms)
 
     def forget(self, entity: Entity) -> None:
-        """Stop watching an entity that is deleted."""
         self._unwatch(entity)
         self._subscribed_at.pop(entity.queue_id, None)
 

@@ -51,7 +51,6 @@ class TopicConsumer:
 
     @property
     def rule(self) -> RuleDescription:
-        """The only rule of its subscription."""
         return RuleDescription(
             DEFAULT_RULE_NAME, TrueFilter() if self.selector is None else SelectorFilter(self.selector)
         )

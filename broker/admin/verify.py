@@ -90,7 +90,6 @@ class FolderReport:
         return not self.problems
 
     def lines(self) -> Iterator[str]:
-        """Yield the report as lines of text."""
         yield f"{self.folder}: {self.store_count} messaging stores, {len(self.queues)} entities"
         for name, totals in sorted(self.queues.items()):
             counts = ", ".join(

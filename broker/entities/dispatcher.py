@@ -65,7 +65,6 @@ class Dispatcher(Generic[T]):
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether a demand waits."""
         return any(demand.waiting for _, _, demand in self._waiting)
 
     def set_demand(self, demand: Demand[T], wanted: int) -> None:

@@ -105,7 +105,6 @@ class Namespace:
 
     @property
     def name(self) -> str:
-        """The name of the namespace."""
         return self.topology.namespace
 
     # ---- life
@@ -190,7 +189,6 @@ class Namespace:
                 yield from (rule.shared_key(entity.path) for rule in description.authorization_rules)
 
     def add(self, entry: Entry) -> Entity:
-        """Add an entity of the catalog."""
         description = entry.description
         top = self._topic_of(description) if isinstance(description, SubscriptionDescription) else description
         count = self.limits.partition_count if top.enable_partitioning else 1
@@ -229,7 +227,6 @@ class Namespace:
         return ReceiveQuota(self.limits.receives_per_entity_max)
 
     def describe(self, entity: Entity, description: Description) -> None:
-        """Apply a changed description to an entity."""
         before = entity.description
         entity.describe(description)
         if isinstance(description, SubscriptionDescription):
@@ -291,7 +288,6 @@ class Namespace:
         return handle
 
     def subscriptions_of(self, topic_name: str) -> TopicSubscriptions:
-        """Return the subscriptions of an existing topic."""
         routing = self._entities[entity_key(topic_name)].routing
         assert isinstance(routing, TopicSubscriptions)
         return routing
@@ -413,7 +409,6 @@ class Namespace:
 
 
 def message_bounds(limits: Limits) -> MessageBounds:
-    """Return the message bounds of a profile."""
     return MessageBounds(
         limits.properties_bytes_max, limits.property_bytes_max, limits.key_length_max, limits.forward_hops_max
     )

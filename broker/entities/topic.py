@@ -113,7 +113,6 @@ class TopicSubscriptions:
             self._index.change_subscription(key, rules)
 
     def remove(self, subscription: Entity) -> None:
-        """Remove a subscription."""
         description = subscription.description
         assert isinstance(description, SubscriptionDescription)
         key = description.name.lower()
@@ -150,7 +149,6 @@ class TopicSubscriptions:
         return sum(count_filters(entity.description, kind) for entity in self._entities.values())
 
     def entities(self) -> list[Entity]:
-        """All subscriptions."""
         return list(self._entities.values())
 
     # ---- for partitions (`step.SubscriptionRouting`)

@@ -111,7 +111,6 @@ class Transactions:
             self._roll_back(transaction_id)
 
     def open_count(self) -> int:
-        """Number of open transactions."""
         return len(self._open)
 
     def open_count_of(self, connection: object) -> int:

@@ -40,12 +40,10 @@ class NewMessage:
 
     @property
     def message_id(self) -> str | None:
-        """The MessageId."""
         return self.properties.get("message-id")
 
     @property
     def session_id(self) -> str | None:
-        """The SessionId."""
         return self.properties.get("group-id")
 
     def encoded(self) -> bytes:

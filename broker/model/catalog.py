@@ -327,7 +327,6 @@ class Catalog:
             self._entries |= entries
 
     def close(self) -> None:
-        """Close the catalog's store."""
         self._store.close()
 
     # ---- descriptions

@@ -115,7 +115,6 @@ class Locks:
             self.timed[first] = group
 
     def remove(self, locks: Sequence[Lock]) -> None:
-        """Remove locks."""
         self.undo.append(partial(self._restore, locks))
         self._drop(locks)
 
@@ -282,5 +281,4 @@ class HeldSession:
         self.head = number
 
     def sort_locks(self) -> None:
-        """Order the locks by delivery."""
         sort_by_rank(self.locks)

@@ -181,7 +181,6 @@ class Partition:
 
     @property
     def counters(self) -> Counters:
-        """The partition's counters."""
         return self.state.counters
 
     def next_lock_end(self) -> int | None:
@@ -193,7 +192,6 @@ class Partition:
         return first.own_until_at if session_end is None else min(first.own_until_at, session_end)
 
     def locked_count(self) -> int:
-        """How many messages are locked."""
         return len(self.state.locks)
 
     def is_held(self, session_id: str) -> bool:
@@ -205,7 +203,6 @@ class Partition:
         return {} if self._sessions is None else self._sessions.ends()
 
     def session_holders(self) -> dict[str, str]:
-        """The clients that hold sessions, by session."""
         return {} if self._sessions is None else self._sessions.holders()
 
     def close(self) -> None:

@@ -91,7 +91,6 @@ class Cursor:
         return [(unpack_message_key(key)[2], row) for key, row in rows]
 
     def tested(self, number: int) -> None:
-        """The messages up to `number` are tested."""
         self.next_read = max(self.next_read, number + 1)
 
 
@@ -410,7 +409,6 @@ class SessionQueue:
         return first
 
     def announce_to(self, announce: Callable[[None], None]) -> None:
-        """Set the receiver of the session."""
         self._announce = announce
 
     def message_added(self) -> None:

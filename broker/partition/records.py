@@ -317,7 +317,6 @@ class Counters:
         return self.copy_bytes + self.large_bytes
 
     def take_counter(self) -> int:
-        """Return the next counter and advance it."""
         counter = self.next_counter
         self.next_counter = counter + 1
         return counter

@@ -46,7 +46,6 @@ class WithReply:
     reply: Callable[[BrokerError], None]
 
     def fail(self, error: BrokerError) -> None:
-        """Answer with the error."""
         self.reply(error)
 
 
@@ -99,7 +98,6 @@ class Send:
         self.ended(self, error)
 
     def slice(self, start: int, stop: int) -> Send:
-        """The part of messages `start` to `stop`."""
         return replace(self, messages=self.messages[start:stop], positions=self.positions[start:stop])
 
 
@@ -247,7 +245,6 @@ class Settle:
             self.done(self.positions, error)
 
     def slice(self, start: int, stop: int) -> Settle:
-        """The part of tokens `start` to `stop`."""
         return replace(self, tokens=self.tokens[start:stop], positions=self.positions[start:stop])
 
 
@@ -459,7 +456,6 @@ class ProcessDue(FireAndForget):
     rows: Sequence[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
 
     def slice(self, start: int, stop: int) -> ProcessDue:
-        """The part of rows `start` to `stop`."""
         return ProcessDue(self.rows[start:stop])
 
 

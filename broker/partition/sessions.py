@@ -171,7 +171,6 @@ class MessageSessions:
     # ---- requests
 
     def accept(self, request: AcceptSession, turn: Turn) -> None:
-        """Lock a session for a receiver."""
         if request.session_id is None:
             found = self._next_head(turn)
             name = None if found is None else found
@@ -203,7 +202,6 @@ class MessageSessions:
                 turn.effects.append((held.lost, service_errors.session_lock_lost()))
 
     def renew(self, request: RenewSession, turn: Turn) -> None:
-        """Renew the lock of a session."""
         held = self.held_by_name(request.session_id, turn.now)
         if held is None:
             turn.effects.append((request.reply, service_errors.session_lock_lost()))
@@ -269,7 +267,6 @@ class MessageSessions:
     # ---- time
 
     def is_held(self, name: str) -> bool:
-        """Whether a receiver holds session `name`."""
         return folded(name) in self._held
 
     def ends(self) -> dict[str, int]:

@@ -90,7 +90,6 @@ class PartitionState:
 
     @property
     def counters(self) -> Counters:
-        """The partition's counters."""
         return self.rows.counters
 
     def roll_back(self, view: Reader) -> None:
@@ -252,7 +251,6 @@ class PartitionState:
         return first, rows
 
     def average_bytes(self) -> int:
-        """The average size of a row."""
         counters = self.rows.counters
         stored = sum(counters.messages)
         return counters.bytes_used // stored if stored else 1
@@ -291,7 +289,6 @@ class Rows:
             total.open[queue_id] = counters
 
     def leave_topic(self) -> None:
-        """Leave the topic's total."""
         if self.total is not None:
             self.total.forget(self.queue_id)
             self.total = None
@@ -316,7 +313,6 @@ class Rows:
         return self.number_base | (self.counters.next_counter & COUNTER_MASK)
 
     def key(self, home: Home, number: int) -> bytes:
-        """The key of a message's row."""
         return message_key(self.queue_id, home, number)
 
     def put(self, home: Home, rows: Sequence[tuple[bytes, bytes]], turn: Turn) -> None:

@@ -242,9 +242,7 @@ class SubscriptionRouting(Protocol):
         """The copies of a message for the subscriptions, at `now` (Unix ms); `matches` are what `matching` returned."""
         ...
 
-    def subscriptions(self, partition_index: int) -> list[PartitionRef]:
-        """The partition `partition_index` of each subscription."""
-        ...
+    def subscriptions(self, partition_index: int) -> list[PartitionRef]: ...
 
 
 class LockCut(NamedTuple):
@@ -294,14 +292,10 @@ class PartitionRef(Protocol):
         ...
 
     @property
-    def description(self) -> Receivable | TopicDescription:
-        """The current description of the entity."""
-        ...
+    def description(self) -> Receivable | TopicDescription: ...
 
     @property
-    def path(self) -> str:
-        """The entity path."""
-        ...
+    def path(self) -> str: ...
 
     @property
     def bounds(self) -> MessageBounds:

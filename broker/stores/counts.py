@@ -51,7 +51,6 @@ class CommitStats:
         self.failures = 0
 
     def committed(self, request_count: int, took_us: int) -> None:
-        """Count a commit."""
         latency_us, sizes = self.latency_us, self.sizes
         latency_us.counts[bisect_left(LATENCY_BOUNDS_US, took_us)] += 1
         latency_us.total += took_us
@@ -59,7 +58,6 @@ class CommitStats:
         sizes.total += request_count
 
     def failed(self) -> None:
-        """Count a failed commit."""
         self.failures += 1
 
 

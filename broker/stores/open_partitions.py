@@ -68,7 +68,6 @@ class OpenPartitions:
                 partition.lose_sessions()
 
     def remove(self, queue_id: int) -> None:
-        """Close the partition of a deleted queue."""
         partition = self.by_queue_id.pop(queue_id, None)
         self.refs.pop(queue_id, None)
         self._activity.pop(queue_id, None)
@@ -76,6 +75,5 @@ class OpenPartitions:
             partition.close()
 
     def close(self) -> None:
-        """Close all partitions."""
         for partition in self.by_queue_id.values():
             partition.close()

@@ -285,7 +285,6 @@ class Journal:
         return True
 
     def fileno(self) -> int:
-        """See `contract.CommitTogether.fileno`."""
         return self._writer.fileno()
 
     def finish(self) -> list[BaseException | None]:
@@ -405,7 +404,6 @@ class Journal:
 
     @property
     def failure(self) -> str | None:
-        """See `contract.CommitTogether.failure`."""
         if not self.failed:
             return None
         lost = f"; {self.tail_bytes} bytes are confirmed and may not be on the disk" if self.tail_bytes else ""

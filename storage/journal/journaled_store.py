@@ -102,7 +102,6 @@ class JournaledStore:
 
     @property
     def failure(self) -> str | None:
-        """See `contract.Store.failure`."""
         return self.file.failure
 
     def recover(self) -> None:
@@ -111,20 +110,16 @@ class JournaledStore:
 
     @property
     def has_pending(self) -> bool:
-        """See `contract.Store.has_pending`."""
         return bool(self._pending.tables) or self.committed is not None
 
     @property
     def wants_flush(self) -> bool:
-        """See `contract.Store.wants_flush`."""
         return self.journal.wants_flush(self.name)
 
     def on_flush_wanted(self, call: Callable[[], object]) -> None:
-        """See `contract.Store.on_flush_wanted`."""
         self.journal.on_flush_wanted(self.name, call)
 
     def begin(self, expected_bytes: int, *, frees: bool = False) -> Batch:
-        """Begin the one batch; see `contract.Store.begin`."""
         batch = self._batch
         if batch is not None and batch.state is not BatchState.OVER:
             raise StoreError(self.path, f"a batch is {batch.state}; one at a time")
@@ -274,7 +269,6 @@ class LayeredView(Closing):
         return rows_between(self._layers, self._file.scan, table, start, stop, limit)
 
     def close(self) -> None:
-        """Release the view."""
         self._file.close()
 
     def _refuse_stale(self) -> None:

@@ -73,18 +73,15 @@ class PythonWriter:
         self._written: Written = 0, 0
 
     def run(self) -> None:
-        """See `DiskWriter.run`."""
         while os.read(self._asked, 1):
             self._written = self._write_all()
             os.write(self._end, b"\0")
 
     def start(self, writes: Writes, waits: bool = True, /) -> None:
-        """See `DiskWriter.start`."""
         self._take(writes, waits)
         os.write(self._ask, b"\0")
 
     def write(self, writes: Writes, waits: bool = True, /) -> Written:
-        """See `DiskWriter.write`."""
         self._take(writes, waits)
         written = self._write_all()
         self._writes = ()
@@ -98,23 +95,19 @@ class PythonWriter:
         self._writes, self._waits = writes, waits
 
     def fileno(self) -> int:
-        """See `DiskWriter.fileno`."""
         return self._ended
 
     def finish(self) -> Written:
-        """See `DiskWriter.finish`."""
         os.read(self._ended, 1)
         self._writes = ()
         return self._written
 
     def stop(self) -> None:
-        """See `DiskWriter.stop`."""
         if self._ask >= 0:
             os.close(self._ask)
             self._ask = -1
 
     def close(self) -> None:
-        """See `DiskWriter.close`."""
         self.stop()
         for fd in (self._asked, self._ended, self._end):
             if fd >= 0:

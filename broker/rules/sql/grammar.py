@@ -194,7 +194,6 @@ _QUOTES: Final[Mapping[str, tuple[str, str]]] = {"BRACKETED": ("]]", "]"), "QUOT
 
 
 def error_at(token: Token, problem: str) -> FilterError:
-    """Return the error for a token."""
     return FilterError(problem, line=token.line or 1, column=token.column or 1, token=str(token))
 
 

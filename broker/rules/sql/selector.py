@@ -50,7 +50,6 @@ class _SelectorCompiler(Compiler):
         return Compiled(partial(_header_field, name, read), False, True)
 
     def comparison(self, node: syntax.Comparison) -> Compiled:
-        """A comparison of JMS."""
         left, right = self.compile(node.left).evaluate, self.compile(node.right).evaluate
         test = COMPARISONS[node.operator]
         return Compiled(lambda context: _compare(test, left(context), right(context)), False, False)
