@@ -55,7 +55,6 @@ def encode(value: object) -> bytes:
 
 
 def encode_list(values: Sequence[object]) -> bytes:
-    """Return a list of the values."""
     return list_from_items(len(values), b"".join(map(encode, values)))
 
 

@@ -128,8 +128,7 @@ class Behaviour:
         self.on = on
         self._timers: list[Timer] = []
 
-    def begin(self) -> None:
-        """The condition begins."""
+    def begin(self) -> None: ...
 
     def end(self) -> None:
         """The condition is over: what was only withheld comes at once."""

@@ -62,11 +62,9 @@ class StartedCondition:
 
     @property
     def struck_count(self) -> int:
-        """How often it has struck."""
         return self.counts.total()
 
     def begin(self, behaviours: Sequence[Behaviour]) -> None:
-        """Have these behaviours from now on."""
         self.behaviours = behaviours
 
     def strike(self, at: int, behaviour: str, scope: str, what: str, decision: int) -> Struck | None:

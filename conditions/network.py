@@ -16,9 +16,7 @@ class Link(Protocol):
     """A link of a client to an entity."""
 
     @property
-    def address(self) -> str:
-        """The address that the client attached to."""
-        ...
+    def address(self) -> str: ...
 
     @property
     def name(self) -> str:
@@ -36,9 +34,7 @@ class Link(Protocol):
         ...
 
     @property
-    def holds_session(self) -> bool:
-        """Whether the link has a message session."""
-        ...
+    def holds_session(self) -> bool: ...
 
     @property
     def used_at(self) -> int:
@@ -50,9 +46,7 @@ class Link(Protocol):
         """Whether a receiver waits for messages."""
         ...
 
-    def detach(self, error: BrokerError) -> None:
-        """Close the link because of `error`."""
-        ...
+    def detach(self, error: BrokerError) -> None: ...
 
     def hold_credit(self, *, is_new: bool) -> None:
         """Give a sender no more credit until `give_credit`; none at all if it was attached in this moment."""
@@ -91,9 +85,7 @@ class Connection(Protocol):
         ...
 
     @property
-    def is_websocket(self) -> bool:
-        """Whether it goes over a WebSocket."""
-        ...
+    def is_websocket(self) -> bool: ...
 
     @property
     def links(self) -> Iterable[Link]: ...

@@ -103,7 +103,6 @@ class ProgressListener(StreamingQueryListener):
         """Not used."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        """Report it."""
         found = servicebus_progress(event.progress)
         if found is not None:
             self._report(found)

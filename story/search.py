@@ -58,7 +58,6 @@ class Found:
 
     @property
     def message(self) -> Message | None:
-        """The message, if the event has it."""
         return None if self.position is None else self.entry.message(self.position)
 
 

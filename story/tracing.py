@@ -90,7 +90,6 @@ async def trace(
 
 
 def trace_event(found: Found) -> TraceEvent:
-    """An event in words."""
     entry, message = found.entry, found.message
     if entry.kind is EventKind.ROUTED and message is not None:
         return _routed(found, message)

@@ -58,7 +58,6 @@ class Verdict:
 
     @property
     def takes(self) -> bool:
-        """Whether a rule matches."""
         return any(each.matches for each in self.rules)
 
 

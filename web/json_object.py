@@ -32,7 +32,6 @@ class JsonObject(Mapping[str, object]):
         return len(self._fields)
 
     def one(self, name: str, kind: type[T]) -> T:
-        """The value of a field."""
         return _typed(self._fields[name], kind)
 
     def optional(self, name: str, kind: type[T]) -> T | None:

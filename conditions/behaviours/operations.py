@@ -44,8 +44,7 @@ class ByChance(Behaviour, ABC):
         return True
 
     @abstractmethod
-    def effect(self, attempt: Attempt) -> Strike:
-        """What happens."""
+    def effect(self, attempt: Attempt) -> Strike: ...
 
 
 class InternalError(ByChance):

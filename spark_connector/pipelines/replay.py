@@ -42,7 +42,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def tasks(text: str) -> int:
-    """A number of tasks, from its text."""
     if not text.isdecimal() or not 1 <= int(text) <= TASKS_MAX:
         raise ArgumentTypeError(f"{text!r} is no number from 1 to {TASKS_MAX}")
     return int(text)

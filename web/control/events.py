@@ -86,7 +86,6 @@ class EventFeed:
         self._last_number += 1  # who comes back has missed something
 
     def since(self, number: int) -> Iterator[tuple[int, str, str]]:
-        """The events after a number."""
         return (event for event in self._events if event[0] > number)
 
     @property

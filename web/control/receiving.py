@@ -31,7 +31,6 @@ class _Collector:
         self._error: BrokerError | None = None
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
-        """Take messages."""
         self.deliveries += deliveries
         self.finish()
 
@@ -41,7 +40,6 @@ class _Collector:
         self.finish()
 
     def finish(self) -> None:
-        """End the wait."""
         if not self._changed.done():
             self._changed.set_result(None)
 

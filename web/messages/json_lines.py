@@ -100,7 +100,6 @@ def _header_json(name: str, value: object) -> int:
 
 
 def _items(data: bytes, at: list[int], rank: int) -> list[object]:
-    """The fields of a list section."""
     if not at[rank + 7]:
         return []
     section, _ = decode_exactly(data, at[rank], at[rank + 7])
@@ -108,7 +107,6 @@ def _items(data: bytes, at: list[int], rank: int) -> list[object]:
 
 
 def _map_items(data: bytes, at: list[int], rank: int) -> MapItems:
-    """The entries of a map section."""
     if not at[rank + 7]:
         return MapItems()
     section, _ = decode_exactly(data, at[rank], at[rank + 7])

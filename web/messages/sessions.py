@@ -184,7 +184,6 @@ class HeldSessions:
         return Overview(self._broker.namespace).session_holder(entity, session_id) or A_RECEIVER
 
     def release(self, entity: Entity, session_id: str) -> None:
-        """Release a session, if it is held."""
         held = self._held.pop(_key(entity, session_id), None)
         if held is not None:
             held.receiver.close()

@@ -74,7 +74,6 @@ class Form:
         return self.text(name) or None
 
     def all(self, name: str) -> Sequence[str]:
-        """All values of a name."""
         return self.values.get(name, ())
 
     def checked(self, name: str) -> bool:

@@ -64,7 +64,6 @@ class Node:
 
     @property
     def label(self) -> str:
-        """The name, cut."""
         name = self.path.rsplit("/", 1)[-1]
         return name if len(name) <= NAME_CHARS_MAX else f"{name[: NAME_CHARS_MAX - 1]}…"
 

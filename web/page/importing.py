@@ -87,7 +87,6 @@ class _Upload:
         return found
 
     async def chunks(self, part: BodyPartReader, bytes_max: int | None = None) -> AsyncIterator[bytes]:
-        """The content of a part."""
         size_bytes = 0
         try:
             while chunk := await part.read_chunk(CHUNK_BYTES):

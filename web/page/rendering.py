@@ -91,7 +91,6 @@ def instant_input(at_ms: int) -> str:
 
 
 def size(count: int | None) -> str:
-    """A number of bytes."""
     if count is None:
         return "-"
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
@@ -216,7 +215,6 @@ class MessageView:
 
 
 def message_view(seen: Seen) -> MessageView:
-    """The view of a peeked message."""
     values = message_json(seen)
     return MessageView(
         values,

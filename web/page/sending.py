@@ -57,7 +57,6 @@ class Origin:
 
     @property
     def number(self) -> int:
-        """Its sequence number."""
         return self.seen.sequence_number
 
 

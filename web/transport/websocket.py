@@ -159,7 +159,6 @@ class WebSocketTransport(asyncio.Transport):
             self._under.abort()
 
     def is_closing(self) -> bool:
-        """Whether `close` or `abort` was called."""
         return self._closing
 
     def pause_reading(self) -> None:
@@ -176,7 +175,6 @@ class WebSocketTransport(asyncio.Transport):
         self._high = HIGH_WATER_BYTES if high is None else high
 
     def get_write_buffer_size(self) -> int:
-        """Number of buffered bytes."""
         return self._waiting_bytes
 
     def get_extra_info(self, name: str, default: object = None) -> object:

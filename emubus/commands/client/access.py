@@ -18,7 +18,6 @@ DEFAULT_LIFE_MS: Final = 3_600_000
 
 
 def add_token(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `token`."""
     parser.add_argument("entity", nargs="?", default="", metavar="ENTITY", help="for this entity only")
     parser.add_argument(
         "--life", type=span_ms, default=DEFAULT_LIFE_MS, metavar="SPAN", help="how long it is valid (1h)"
@@ -40,7 +39,6 @@ def _token(parsed: argparse.Namespace) -> int:
 
 
 def add_connection_string(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `connection-string`."""
     parser.add_argument("--entity", metavar="ENTITY", help="add EntityPath for this entity")
     parser.add_argument("--admin", action="store_true", help="for administration clients: with the port of HTTP")
     parser.add_argument("--tls", action="store_true", help="for TLS: without UseDevelopmentEmulator")

@@ -122,7 +122,6 @@ class Api:
     # ---- entities
 
     def entities(self) -> list[Answer]:
-        """All entities, by their paths."""
         found: list[Answer] = []
         page: str | None = None
         for _ in range(PAGES_MAX):

@@ -28,7 +28,6 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def add_purge(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `purge`."""
     parser.add_argument("entity", nargs="*", metavar="ENTITY", help="paths of queues, topics or subscriptions")
     parser.add_argument("--all", action="store_true", help="purge every entity")
     _add_common(parser)
@@ -51,7 +50,6 @@ def _purge(parsed: argparse.Namespace) -> int:
 
 
 def add_resubmit(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `resubmit`."""
     parser.add_argument("entity", metavar="ENTITY", help="path of a queue or subscription (topic/name)")
     parser.add_argument("number", type=int, nargs="*", metavar="NUMBER", help="only these sequence numbers")
     _add_common(parser)
@@ -87,7 +85,6 @@ def _resubmit(parsed: argparse.Namespace) -> int:
 
 
 def add_job(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `job`."""
     parser.add_argument("verb", choices=VERBS, metavar="VERB", help=" or ".join(VERBS))
     parser.add_argument("entity", metavar="ENTITY", help="path of a queue or subscription (topic/name)")
     parser.add_argument("number", type=int, nargs="*", metavar="NUMBER", help="these sequence numbers")
@@ -170,7 +167,6 @@ def _progress_of(job: Answer) -> tuple[int, ...]:
 
 
 def add_reset(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `reset`."""
     parser.add_argument(
         "--to",
         choices=["start", "config", "empty"],

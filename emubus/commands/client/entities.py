@@ -44,7 +44,6 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def add_ls(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `ls`."""
     parser.add_argument("pattern", nargs="?", default="", metavar="TEXT", help="only entities with this in their path")
     _add_common(parser)
     parser.set_defaults(run=_ls)
@@ -74,7 +73,6 @@ def _notes(entity: Answer) -> str:
 
 
 def add_show(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `show`."""
     parser.add_argument("entity", metavar="ENTITY", help="path of a queue, topic or subscription (topic/name)")
     _add_common(parser)
     parser.set_defaults(run=_show)
@@ -130,7 +128,6 @@ def _named(kind: str, properties: Answer) -> Iterable[tuple[str, object]]:
 
 
 def add_create(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `create`."""
     parser.add_argument("kind", choices=[*TABLES], metavar="KIND", help="queue, topic or subscription")
     parser.add_argument("path", metavar="PATH", help="its name; of a subscription topic/name")
     parser.add_argument("--sessions", action="store_true", help="require message sessions")
@@ -215,7 +212,6 @@ def _node(kind: Value, text: str) -> JsonNode:
 
 
 def add_update(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `update`."""
     parser.add_argument("entity", metavar="ENTITY", help="path of a queue, topic or subscription (topic/name)")
     _add_set(parser)
     _add_common(parser)
@@ -234,7 +230,6 @@ def _update(parsed: argparse.Namespace) -> int:
 
 
 def add_delete(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `delete`."""
     parser.add_argument("entity", nargs="+", metavar="ENTITY", help="paths of queues, topics or subscriptions")
     _add_common(parser)
     parser.set_defaults(run=_delete)

@@ -31,7 +31,6 @@ STRIKES_SHOWN: Final = 100
 
 
 def add_exercise(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `exercise`."""
     parser.add_argument("--minutes", type=_minutes, default=10.0, metavar="N", help="how long it lasts in all (10)")
     parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="of the order, and of all conditions (0)")
     parser.add_argument("--presets", type=names, default=tuple(PRESETS), metavar="NAME,…", help="these only (all)")
@@ -166,7 +165,6 @@ def _table(report: Answer) -> list[str]:
 
 
 def markdown(report: Answer) -> Iterator[str]:
-    """The report for people."""
     entity = f"the entity `{report['entity']}`" if report["entity"] is not None else "all entities"
     how = "Complete" if report["is_complete"] else "Not complete"
     yield from ("# Exercise", "")

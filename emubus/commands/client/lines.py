@@ -23,7 +23,6 @@ CHUNK_BYTES: Final = 64 << 10
 
 
 def add_export(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `export`."""
     parser.add_argument("entity", metavar="ENTITY", help="path of a queue or subscription (topic/name)")
     parser.add_argument("--file", type=Path, metavar="FILE", help="write to this file instead of stdout")
     add_filter(parser)

@@ -49,7 +49,6 @@ def _add_sub_queue(parser: argparse.ArgumentParser) -> None:
 
 
 def add_send(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `send`."""
     _add_entity(parser, "name of a queue or topic")
     parser.add_argument("body", nargs="?", metavar="BODY", help="the body; without it stdin is read")
     parser.add_argument("-d", "--data", dest="data", metavar="BODY", help="the body, as in curl")
@@ -150,7 +149,6 @@ def _sent_lines(results: list[Answer]) -> Iterator[str]:
 
 
 def add_peek(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `peek`."""
     _add_entity(parser)
     _add_sub_queue(parser)
     parser.add_argument("--count", type=count_of, default=50, metavar="N", help="at most N messages (50)")
@@ -217,7 +215,6 @@ def body_text(message: Answer) -> str:
 
 
 def add_receive(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `receive`."""
     _add_entity(parser)
     _add_sub_queue(parser)
     parser.add_argument("--count", type=count_of, default=1, metavar="N", help="at most N messages (1)")
@@ -266,7 +263,6 @@ def _receive(parsed: argparse.Namespace) -> int:
 
 
 def add_settle(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `settle`."""
     _add_entity(parser)
     parser.add_argument(
         "outcome",

@@ -15,7 +15,6 @@ from .output import add_json, show, table
 
 
 def add_rules(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `rules`."""
     parser.add_argument("subscription", metavar="SUBSCRIPTION", help="topic/name")
     parser.add_argument("--add", metavar="RULE", help="add a rule; without a filter it matches all messages")
     parser.add_argument("--remove", metavar="RULE", help="remove a rule")

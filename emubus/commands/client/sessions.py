@@ -11,7 +11,6 @@ from .output import add_json, instant, show, table
 
 
 def add_sessions(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `sessions`."""
     parser.add_argument("entity", metavar="ENTITY", help="path of a queue or subscription (topic/name)")
     parser.add_argument("--release", metavar="ID", help="end the lock of this session; its receiver loses it")
     add_json(parser)
@@ -43,7 +42,6 @@ def _sessions(parsed: argparse.Namespace) -> int:
 
 
 def add_connections(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `connections`."""
     parser.add_argument("--drop", action="store_true", help="drop all, or those with a link to ENTITY")
     parser.add_argument("--entity", metavar="ENTITY", help="only connections with a link to this entity")
     parser.add_argument("--number", metavar="N", type=int, help="with --drop: only this connection")

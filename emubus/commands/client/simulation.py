@@ -21,7 +21,6 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def add_clock(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `clock`."""
     parser.add_argument(
         "action",
         nargs="?",
@@ -55,7 +54,6 @@ def _clock(parsed: argparse.Namespace) -> int:
 
 
 def add_outage(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `outage`."""
     parser.add_argument(
         "action",
         nargs="?",
@@ -97,7 +95,6 @@ def _outage(parsed: argparse.Namespace) -> int:
 
 
 def add_fault(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `fault`."""
     parser.add_argument(
         "action",
         nargs="?",

@@ -21,7 +21,6 @@ _DONE: Final = {"take": "took", "restore": "restored", "delete": "deleted", "upl
 
 
 def add_snapshot(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `snapshot`."""
     parser.add_argument(
         "action",
         nargs="?",

@@ -14,7 +14,6 @@ from .output import add_json, instant, show
 
 
 def add_trace(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `trace`."""
     parser.add_argument("message_id", metavar="MESSAGE-ID", nargs="?", help="the id of the message")
     parser.add_argument("--entity", metavar="ENTITY", help="path of an entity that the message was in")
     parser.add_argument("--number", metavar="N", type=int, help="its sequence number there")
