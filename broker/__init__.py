@@ -29,7 +29,7 @@ Reading order:
 
 1. The ground floor: `address`, `outcomes`, `errors`, `ids`, `clock`. Small values and the sources of time and chance.
 2. `message/`: the bytes that arrive, are stored and are delivered.
-3. `partition/`: the state machine, `requests` and `step` first. All decisions about messages are here.
+3. `partition/`: the state machine, `contract` and `requests` first. All decisions about messages are here.
 4. `stores/`: the worker's batches, commits, timers and outages.
 5. `entities/`: routing, dispatching, links, forwarding, transactions, and the running namespace.
 6. `model/` and `rules/`: descriptions, limits and the catalog; subscription rules.

@@ -11,9 +11,7 @@ from .entities.links import Matches, Receiver, Sender, SessionAccept, SessionRec
 from .entities.router import partition_for_key
 from .entities.transaction import TransactionRef
 from .outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
-from .partition.records import PARTITION_SHIFT, SEQUENCE_NUMBER_MAX, TABLES, Home
-from .partition.requests import RunDone, alone
-from .partition.step import (
+from .partition.contract import (
     NO_CUT,
     Counted,
     Delivery,
@@ -26,6 +24,8 @@ from .partition.step import (
     ReceiveMode,
     SharedLock,
 )
+from .partition.records import PARTITION_SHIFT, SEQUENCE_NUMBER_MAX, TABLES, Home
+from .partition.requests import RunDone, alone
 from .stores.outage import HEALTHY, Outage, OutageKind
 
 __all__ = [

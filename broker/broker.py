@@ -25,7 +25,7 @@ from .model.catalog import Catalog
 from .model.descriptions import Topology
 from .model.profiles import Limits
 from .outages import Outages
-from .partition.step import Observer, ReceiveMode, SharedLock
+from .partition.contract import Observer, ReceiveMode, SharedLock
 from .repeated_lines import RepeatedLines
 from .sessions import Sessions
 from .strikes import Strikes

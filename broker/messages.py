@@ -14,7 +14,7 @@ from .entities.namespace import Namespace
 from .errors import BrokerError, Condition
 from .message.message import Message
 from .outcomes import Outcome
-from .partition.step import Delivery, Extent, ReceiveMode
+from .partition.contract import Delivery, Extent, ReceiveMode
 
 
 class Messages:

@@ -10,7 +10,7 @@ from .entities.entity import PartitionHandle
 from .entities.namespace import Namespace
 from .errors import BrokerError
 from .message.message import Message, parse_message, split_batch
-from .partition.step import Event, EventKind
+from .partition.contract import Event, EventKind
 
 
 class Strikes:

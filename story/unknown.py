@@ -27,7 +27,7 @@ def absence(node: syntax.Property, context: MessageContext) -> str:
     return "is null" if is_null else "is not set"
 
 
-def no_operator(sign: str, left: Value, right: Value) -> str:
+def operator_refusal_text(sign: str, left: Value, right: Value) -> str:
     """Say that an operator does not take two values."""
     return f"there is no {sign} for {kind_text(left)} and {kind_text(right)}"
 
@@ -79,7 +79,7 @@ class _Search:
             right = self._value(operand)
             result = ARITHMETIC[sign](left, right)
             if result is None:
-                yield no_operator(sign, left, right)
+                yield operator_refusal_text(sign, left, right)
                 return
             left = result
 
@@ -87,14 +87,14 @@ class _Search:
         yield from self.reasons(node.left, node.right)
         left, right = self._value(node.left), self._value(node.right)
         if compare(COMPARISONS[node.operator], left, right) is None:
-            yield no_operator(node.operator, left, right)
+            yield operator_refusal_text(node.operator, left, right)
 
     def is_in(self, node: syntax.In) -> Iterator[str]:
         yield from self.reasons(node.left, *node.items)
         left = self._value(node.left)
         for right in map(self._value, node.items):
             if compare(operator.eq, left, right) is None:
-                yield no_operator("=", left, right)
+                yield operator_refusal_text("=", left, right)
 
     def like(self, node: syntax.Like) -> Iterator[str]:
         parts = [node.left, node.pattern, *([] if node.escape is None else [node.escape])]

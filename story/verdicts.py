@@ -30,7 +30,7 @@ from ..broker.rules.sql.compiler import Compiler
 from ..broker.rules.sql.grammar import parse_action, parse_filter
 from ..broker.rules.values import OPAQUE, Value, compare, from_description, kind_text, to_text
 from .sql_text import names_in, text_of
-from .unknown import absence, no_operator, why_unknown
+from .unknown import absence, operator_refusal_text, why_unknown
 
 REASONS_MAX: Final = 3
 """Alternatives of an OR that are explained."""
@@ -122,7 +122,7 @@ def _of_correlation(filter_: CorrelationFilter, context: MessageContext) -> str:
         if truth is not True:
             said = f"{name} must be {_shown(wanted_value)}, and is {'not set' if found is None else _shown(found)}"
             is_of_kind = truth is False or found is None
-            reasons.append(said if is_of_kind else f"{said}: {no_operator('=', found, wanted_value)}")
+            reasons.append(said if is_of_kind else f"{said}: {operator_refusal_text('=', found, wanted_value)}")
     return "; ".join(reasons)
 
 

@@ -81,7 +81,7 @@ class CollectorSession(requests.Session):
         return _Head(answer)
 
 
-async def apart(name: str, work: Callable[[], T]) -> T:
+async def on_own_thread(name: str, work: Callable[[], T]) -> T:
     """The result of work that may take very long; if the caller leaves, nothing waits for its thread.
 
     Threads of the loop's executor are waited for at its end, up to five minutes.

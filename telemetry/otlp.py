@@ -22,7 +22,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from ..broker.api import Observer
 from ..broker.clock import Clock, Timer
 from .collecting import Sources, collect, release
-from .collector import SOUND, CollectorSession, CollectorState, apart
+from .collector import SOUND, CollectorSession, CollectorState, on_own_thread
 from .observers import Observers
 from .otlp_metrics import metrics_data
 from .spans import SpanObserver
@@ -106,7 +106,7 @@ class Otlp:
         if self._provider is None:
             await self._send_metrics()
         else:  # beside each other: one that hangs must not cost the other its time
-            await asyncio.gather(self._send_metrics(), apart("otlp-traces", self._provider.shutdown))
+            await asyncio.gather(self._send_metrics(), on_own_thread("otlp-traces", self._provider.shutdown))
         if str(self.state) != SOUND:
             raise CollectorError(str(self.state))
 
@@ -131,7 +131,7 @@ class Otlp:
             return
         families = await collect(self._sources)
         data = metrics_data(families, self._resource, self._scope, self._began_ns, self._now_ns())
-        await apart("otlp-metrics", partial(self._exporter.export, data))
+        await on_own_thread("otlp-metrics", partial(self._exporter.export, data))
 
     def _now_ns(self) -> int:
         """The machine's time: the broker's clock may be elsewhere."""

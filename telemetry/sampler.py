@@ -70,7 +70,7 @@ class Sampler:
         self._refused_before = dict(self._broker.refusals.counts)
         self._commits_before = figures.commits(self._broker.namespace)
         self._read_us = self._clock.stopwatch_us()
-        self._again()
+        self._await_next_second()
 
     def stop(self) -> None:
         """Take no more samples."""
@@ -78,7 +78,7 @@ class Sampler:
             self._timer.cancel()
             self._timer = None
 
-    def _again(self) -> None:
+    def _await_next_second(self) -> None:
         self._timer = self._clock.call_after(EVERY_MS, self._tick)
 
     def _tick(self) -> None:
@@ -86,7 +86,7 @@ class Sampler:
             self.sample()
         except Exception:  # charts must not stop the server
             log.exception("sample failed")
-        self._again()
+        self._await_next_second()
 
     # ---- samples
 

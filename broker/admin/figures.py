@@ -15,6 +15,7 @@ from ...storage import StoreError, View
 from ..address import SubQueue
 from ..entities.entity import Entity, PartitionHandle
 from ..entities.namespace import Namespace
+from ..partition.contract import Counted
 from ..partition.records import (
     HOMES,
     MESSAGES,
@@ -26,7 +27,6 @@ from ..partition.records import (
     Record,
     message_key,
 )
-from ..partition.step import Counted
 from ..stores.counts import Histogram
 from ..stores.outage import HEALTHY, Outage
 from ..stores.recovery import Failure

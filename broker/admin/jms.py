@@ -112,7 +112,7 @@ class JmsEntities:
         """
         known = self._known(consumer, rights)
         for each in known:
-            if _serves(each, consumer):
+            if _fits_consumer(each, consumer):
                 if each.attached and not consumer.jms.is_shared:
                     raise _in_use(each.description.name)
                 return each
@@ -194,7 +194,7 @@ def is_passing(description: EntityDescription) -> bool:
     return description.is_temporary
 
 
-def _serves(known: Entity, consumer: TopicConsumer) -> bool:
+def _fits_consumer(known: Entity, consumer: TopicConsumer) -> bool:
     """Whether a subscription of that name serves a consumer; False if it is to be replaced. BrokerError if it can't."""
     description = known.description
     assert isinstance(description, SubscriptionDescription)

@@ -24,8 +24,8 @@ from ..errors import BrokerError, Condition
 from ..model.catalog import Description
 from ..model.descriptions import SubscriptionDescription, TopicDescription
 from ..outcomes import Complete
+from ..partition.contract import Counted
 from ..partition.records import MESSAGES, Home, Record, message_key
-from ..partition.step import Counted
 from .administration import Administration
 from .folder_view import CATALOG_FOLDER, STORE_FOLDER
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
+from ..partition.contract import Received
 from ..partition.requests import Request
-from ..partition.step import Received
 
 TAKE_MESSAGES_MAX = 256  # per request to a partition, so that other receivers get their turn
 TAKE_MESSAGES_MIN = 128  # as far as the credit goes: many small requests cost more than uneven shares

@@ -23,6 +23,7 @@ from ..message.bounds import STANDARD_BOUNDS, MessageBounds
 from ..message.message import Message, parse_sent, split_batch
 from ..model.descriptions import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription, entity_key
 from ..outcomes import Outcome
+from ..partition.contract import Delivery, Extent, SessionGrant, SubscriptionRouting
 from ..partition.records import HOMES, PARTITION_SHIFT, SEQUENCE_NUMBER_MAX, ByteTotal, Counters, topic_bytes
 from ..partition.requests import (
     DeleteMessages,
@@ -38,7 +39,6 @@ from ..partition.requests import (
     Settle,
 )
 from ..partition.state import forwarded_from
-from ..partition.step import Delivery, Extent, SessionGrant, SubscriptionRouting
 from ..stores.worker import Worker
 from .dispatcher import Dispatcher, ReceiveQuota
 from .router import Dealer, Router, key_of
@@ -76,7 +76,7 @@ def parse_delivery(data: bytes, bounds: MessageBounds, *, batch: bool) -> list[M
 
 
 class PartitionHandle:
-    """The handle of partition `index` of `entity`, in memory or not; implements `step.PartitionRef`."""
+    """The handle of partition `index` of `entity`, in memory or not; implements `contract.PartitionRef`."""
 
     __slots__ = (
         "bounds",

@@ -16,6 +16,7 @@ from ..errors import BrokerError, Condition
 from ..message.message import Message
 from ..message.stored import parse_stored
 from ..outcomes import Outcome, Release
+from ..partition.contract import Delivery, Received, ReceiveMode, Selection, SessionGrant, SharedLock
 from ..partition.records import Record
 from ..partition.requests import (
     AcceptSession,
@@ -26,7 +27,6 @@ from ..partition.requests import (
     Request,
     RunDone,
 )
-from ..partition.step import Delivery, Received, ReceiveMode, Selection, SessionGrant, SharedLock
 from .dispatcher import Demand
 from .entity import Entity
 

@@ -23,9 +23,9 @@ from ..message.bounds import MessageBounds
 from ..model.catalog import Catalog, Entry
 from ..model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription, Topology, entity_key
 from ..model.profiles import Limits, limits_over, message_bytes_max
+from ..partition.contract import Delays, NoObserver, Observer
 from ..partition.records import topic_bytes
 from ..partition.state import forwarded_from
-from ..partition.step import Delays, NoObserver, Observer
 from ..stores.committer import Committer
 from ..stores.pace import Pace
 from ..stores.recovery import Recovery

@@ -16,8 +16,8 @@ from ..address import SubQueue
 from ..errors import BrokerError, Condition, UnknownOutcomeError
 from ..ids import partition_index_of_token
 from ..outcomes import Complete, Defer, Outcome, Release
+from ..partition.contract import Delivery, Received, ReceiveMode
 from ..partition.requests import CheckOperation, Commit, LockMessages, Receive, ReceiveDeferred, Renew, Reserve, Settle
-from ..partition.step import Delivery, Received, ReceiveMode
 from .entity import Entity, PartitionHandle, grouped
 
 T = TypeVar("T")

@@ -20,8 +20,8 @@ from ..model.descriptions import (
     TopicDescription,
 )
 from ..model.validation import rule_bytes
+from ..partition.contract import PartitionRef, RoutedMessage
 from ..partition.records import ByteTotal
-from ..partition.step import PartitionRef, RoutedMessage
 from ..rules import Match, MessageContext, RuleIndex
 from .entity import Description, Entity
 from .router import key_of

@@ -1,4 +1,4 @@
-"""What a partition shows: the types of its answers, what happened to messages, and what it counts of them.
+"""The contract of a partition: the types of its answers, what happened to messages, and what it counts of them.
 
 Also the interfaces that a partition needs of its entity (`PartitionRef`) and of its topic (`SubscriptionRouting`), and
 the port through which an observer learns what happened to messages. Does not know requests, stores and clocks.

@@ -17,6 +17,7 @@ from ..identity import folded
 from ..message.message import Message
 from ..message.stored import parse_stored
 from ..model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from .contract import Counted, EventKind, PartitionRef
 from .ready_queue import Reader
 from .records import (
     DUE,
@@ -37,7 +38,6 @@ from .records import (
 from .requests import CancelScheduled, ProcessDue, Reserve, Schedule, Send
 from .sessions import MessageSessions
 from .state import PartitionState, expiry, min_ttl
-from .step import Counted, EventKind, PartitionRef
 from .turn import Turn
 
 

@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 
 from ..errors import BrokerError
 from ..identity import folded
+from .contract import SharedLock
 from .ready_queue import ReadyQueue, SessionQueue
 from .records import Home
 from .requests import AcceptSession
-from .step import SharedLock
 
 
 class LockGroup:

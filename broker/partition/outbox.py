@@ -12,6 +12,7 @@ from typing import Final
 from ..address import SubQueue
 from ..message.message import Message
 from ..message.stored import parse_stored
+from .contract import Counted, EventKind
 from .enqueue import EnqueueHandlers, Origin
 from .records import (
     FORWARDED,
@@ -36,7 +37,6 @@ from .requests import (
     Undeliverable,
 )
 from .state import PartitionState
-from .step import Counted, EventKind
 from .turn import Turn
 
 SENT_BYTES_MAX: Final = 4 << 20  # of dead letters that one request moves into the outbox

@@ -52,6 +52,7 @@ from ..errors import BrokerError
 from ..message.message import Message
 from ..message.stored import without_dead_letter_reason
 from ..model.descriptions import TopicDescription
+from .contract import Counted, EventKind, PartitionRef
 from .enqueue import EnqueueHandlers
 from .outbox import OutboxHandlers
 from .ready_queue import Reader, WindowBudget
@@ -113,7 +114,6 @@ from .requests import (
 from .sessions import MessageSessions
 from .settle import SettleHandlers
 from .state import PartitionState
-from .step import Counted, EventKind, PartitionRef
 from .turn import Turn
 
 PREFIXED_TABLES = (SESSIONS, SESSION_MESSAGES, SESSION_HEADS, SESSION_STATE, DUPLICATES, FORWARDED)

@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import Protocol
 
 from ..address import SubQueue
+from .contract import Selection
 from .records import (
     MESSAGES,
     SEQUENCE_NUMBER_MAX,
@@ -25,7 +26,6 @@ from .records import (
     unpack_message_key,
     value_of,
 )
-from .step import Selection
 
 WINDOW_MESSAGES_MAX = 512  # per queue
 WINDOW_BYTES_MAX = 2 << 20  # per queue

@@ -23,6 +23,7 @@ from ..message.delivered import DeliveryEncoder
 from ..message.message import Message
 from ..message.stored import parse_stored
 from ..model.descriptions import SubscriptionDescription
+from .contract import NO_CUT, Counted, Delivery, EventKind, Extent, LockCut, Received, ReceiveMode, new_delivery
 from .locks import HeldSession, LockGroup
 from .ready_queue import Reader, ReadyQueue, SessionQueue
 from .records import MESSAGES, Home, Record, expiries_of, message_key, value_of
@@ -38,7 +39,6 @@ from .requests import (
 )
 from .sessions import MessageSessions
 from .state import PartitionState
-from .step import NO_CUT, Counted, Delivery, EventKind, Extent, LockCut, Received, ReceiveMode, new_delivery
 from .turn import Turn
 
 RECEIVE_BYTES_MAX = 4 << 20  # per answer to a receiver, which then asks again

@@ -17,8 +17,8 @@ from ..address import SubQueue
 from ..errors import BrokerError
 from ..message.message import Message
 from ..outcomes import Abandon, Outcome, Release
+from .contract import Delivery, Extent, PartitionRef, Received, ReceiveMode, Selection, SessionGrant, SharedLock
 from .records import SEQUENCE_NUMBER_MAX, Record
-from .step import Delivery, Extent, PartitionRef, Received, ReceiveMode, Selection, SessionGrant, SharedLock
 
 Done = Callable[[BrokerError | None], None]
 Numbered = Callable[[list[int | None]], None]

@@ -20,6 +20,7 @@ from .. import service_errors
 from ..errors import BrokerError
 from ..identity import folded
 from ..ids import new_lock_tokens
+from .contract import EventKind, Received, SessionGrant, SharedLock
 from .locks import HeldSession
 from .ready_queue import Reader, SessionQueue
 from .records import (
@@ -39,7 +40,6 @@ from .records import (
 from .requests import AcceptSession, GetSessionState, ListSessions, ReleaseSession, RenewSession, SetSessionState
 from .settle import SettleHandlers
 from .state import PartitionState
-from .step import EventKind, Received, SessionGrant, SharedLock
 from .turn import Turn
 
 IDLE_WINDOW_MAX = 1024  # idle sessions known in memory

@@ -17,11 +17,11 @@ from ..errors import BrokerError
 from ..message.bounds import changes_refusal
 from ..message.stored import EncodedProperties, encoded_properties, with_encoded_properties
 from ..outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
+from .contract import Counted, EventKind
 from .locks import Lock, expires_at_of, group_of, number_of, size_bytes_of
 from .records import MESSAGES, Home, Record, message_key
 from .requests import ExpireLocks, Renew, RunDone, Settle
 from .state import PartitionState
-from .step import Counted, EventKind
 from .turn import Turn
 
 MAIN_HOMES = (Home.ACTIVE, Home.DEFERRED)  # of the entity itself, not of a dead-letter queue

@@ -15,6 +15,7 @@ from ..address import SubQueue
 from ..message.message import INSTANT_MS_MAX, Message
 from ..message.stored import with_application_properties
 from ..model.descriptions import EntityDescription, TopicDescription
+from .contract import Counted, EventKind, PartitionRef, Receivable
 from .locks import Locks
 from .ready_queue import Reader, ReadyQueue, SessionQueue, WindowBudget
 from .records import (
@@ -44,7 +45,6 @@ from .records import (
     topic_bytes,
     value_of,
 )
-from .step import Counted, EventKind, PartitionRef, Receivable
 from .turn import Turn
 
 REASON_EXPIRED = "TTLExpiredException"

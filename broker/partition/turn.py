@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ..message.message import Message
+from .contract import Counted, Counts, Delays, Event, EventKind, Observer, PartitionRef, new_event
 from .ready_queue import Reader
 from .records import MESSAGES, STATE, STATE_KEY, Counters, value_of
-from .step import Counted, Counts, Delays, Event, EventKind, Observer, PartitionRef, new_event
 
 
 class Writer(Protocol):

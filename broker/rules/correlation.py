@@ -18,7 +18,7 @@ from .compiled import ALWAYS, CompiledFilter, Equality, Space, Test, all_of
 from .context import MessageContext
 from .errors import FilterError
 from .names import SYSTEM_PROPERTIES
-from .values import Value, compare, equality_key, from_description, keys_decide
+from .values import Value, compare, equality_key, from_description, is_equal_by_key
 
 # Most selective fields first: the index takes the first of equally good ones.
 _SELECTIVE_FIRST: Final = (
@@ -60,7 +60,7 @@ def compile_correlation(description: CorrelationFilter) -> CompiledFilter:
         all_of(conditions),
         conditions=conditions,
         equalities=tuple(
-            Equality(space, name, equality_key(value), position if keys_decide(value) else None)
+            Equality(space, name, equality_key(value), position if is_equal_by_key(value) else None)
             for position, (space, name, value, _) in enumerate(parts)
         ),
         system_names=frozenset(name for space, name, _, _ in parts if space is Space.SYSTEM),

@@ -209,7 +209,7 @@ def equality_key(value: Any) -> object:
     return str(value) if kind == _CHAR else (kind, value)  # separates TRUE from 1, and the subclasses of int
 
 
-def keys_decide(value: Any) -> bool:
+def is_equal_by_key(value: Any) -> bool:
     """Whether every value with the same `equality_key` is equal to this one."""
     return not _kind(type(value), 0) & _NUMBERS
 

@@ -33,10 +33,10 @@ from ...storage import FLUSHING_BYTES, Batch, Store, StoreError, StoreFull, no_f
 from .. import service_errors
 from ..clock import Clock
 from ..errors import BrokerError, Condition, UnknownOutcomeError
+from ..partition.contract import Delays, Observer, PartitionRef
 from ..partition.partition import Partition
 from ..partition.records import DUE
 from ..partition.requests import DeleteRows, ProcessDue
-from ..partition.step import Delays, Observer, PartitionRef
 from ..partition.turn import Turn
 from .batches import BATCH_BYTES_MAX, Submitted, can_split, halves, next_batch
 from .committer import Committer

@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from ..outcomes import Complete
+from ..partition.contract import PartitionRef, ReceiveMode
 from ..partition.requests import (
     Commit,
     Operation,
@@ -26,7 +27,6 @@ from ..partition.requests import (
     StoreForwarded,
     Transfer,
 )
-from ..partition.step import PartitionRef, ReceiveMode
 
 Submitted = tuple[PartitionRef, Request]
 """A request and its partition."""

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from ..partition.step import Counted, Counts
+from ..partition.contract import Counted, Counts
 
 LATENCY_BOUNDS_US: Final = (100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000)
 """Microseconds; longer commits are counted after the last bound."""

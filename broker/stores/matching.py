@@ -17,8 +17,8 @@ from typing import Final
 import structlog
 
 from ..clock import Clock
+from ..partition.contract import PartitionRef, SubscriptionRouting
 from ..partition.requests import Send
-from ..partition.step import PartitionRef, SubscriptionRouting
 from .pace import Pace
 
 EVALUATIONS_MAX: Final = 2_000  # of rules for the messages of one request: two to four milliseconds

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..partition.contract import PartitionRef
 from ..partition.partition import Partition
 from ..partition.ready_queue import WINDOW_BYTES_MAX as QUEUE_WINDOW_BYTES_MAX
 from ..partition.ready_queue import Reader, WindowBudget
-from ..partition.step import PartitionRef
 
 WINDOW_BYTES_MAX = 4 << 20  # read-ahead of all partitions of one store
 

@@ -12,10 +12,10 @@ from typing import Final
 
 from ...storage import Store
 from ..clock import Clock, Timer
+from ..partition.contract import Delays, PartitionRef
 from ..partition.partition import Partition
 from ..partition.records import DUE, DUE_KEY, Due
 from ..partition.requests import ProcessDue, Request
-from ..partition.step import Delays, PartitionRef
 
 DUE_ROWS_MAX: Final = 500  # per batch
 DUE_ROWS_AT_ONCE: Final = 16  # per request; 1 for a topic, which copies each activated message

@@ -21,11 +21,11 @@ from .. import service_errors
 from ..address import SubQueue
 from ..clock import Clock
 from ..errors import BrokerError, Condition
+from ..partition.contract import Delays, NoObserver, Observer, PartitionRef
 from ..partition.partition import Partition
 from ..partition.records import STATE, STATE_KEY, Counters, Home
 from ..partition.requests import DeleteRows, ExpireLocks, Request, Send, must_be_retried
 from ..partition.state import forwarded_from
-from ..partition.step import Delays, NoObserver, Observer, PartitionRef
 from .batch_runner import BatchRunner
 from .batches import Submitted, split_receives
 from .committer import Committer

@@ -108,7 +108,7 @@ class Claimer:
         self._start = start = parse_claim_offset(start_json, self._options.entity, self._claim_id)
         self._generation = self._generation or start.generation
         if start.generation is not None:
-            self._extents.insist()
+            self._extents.expect_reports()
         self._left = self._delete_finished(start)
 
     def take(self, count_max: int | None) -> tuple[Json, int] | None:

@@ -387,7 +387,7 @@ class Follower(Polling[Settler]):
         entity = self._options.entity
         floors = {} if known is None else known.following
         if known is not None and known.generation is not None:
-            self._extents.insist()
+            self._extents.expect_reports()
         extents = with_retries(
             self._options.connection,
             f"looking for the ends of {entity}",

@@ -87,7 +87,7 @@ class ExtentTracker:
         self.request_count = 0
         """Requests of the last look."""
 
-    def insist(self) -> None:
+    def expect_reports(self) -> None:
         """The service has reported before (a checkpoint has a generation): a refusal is one, and not unknown to it."""
         if not self._insists:
             self._insists = self._has_operation = True

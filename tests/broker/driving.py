@@ -16,11 +16,11 @@ from emubus.broker.message.delivered import DeliveryEncoder
 from emubus.broker.message.message import Message, parse_message
 from emubus.broker.message.stored_form import token_uuids
 from emubus.broker.model.descriptions import QueueDescription
+from emubus.broker.partition.contract import Delays, Received
 from emubus.broker.partition.partition import Partition
 from emubus.broker.partition.ready_queue import WindowBudget
 from emubus.broker.partition.records import DUE, DUE_KEY
 from emubus.broker.partition.requests import Receive, Request, Send, Settle
-from emubus.broker.partition.step import Delays, Received
 from emubus.broker.partition.turn import Turn
 from emubus.storage import StoreError, StoreFailed
 from emubus.storage.memory_store import MemoryStore

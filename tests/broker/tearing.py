@@ -20,6 +20,7 @@ from sortedcontainers import SortedDict
 from emubus.broker.api import TABLES
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.message.stored import application_properties
+from emubus.broker.partition.contract import PartitionRef
 from emubus.broker.partition.partition import Partition
 from emubus.broker.partition.ready_queue import Reader, WindowBudget
 from emubus.broker.partition.records import (
@@ -47,7 +48,6 @@ from emubus.broker.partition.records import (
     duplicate_hash,
 )
 from emubus.broker.partition.requests import Request
-from emubus.broker.partition.step import PartitionRef
 from emubus.broker.partition.turn import Turn
 from emubus.storage import Batch, Store, StoreError, StoreFailed, View
 from emubus.storage.contract import BatchState, StoreWithoutJournal

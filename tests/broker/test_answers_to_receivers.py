@@ -14,8 +14,8 @@ from emubus.broker.ids import TOKEN_BYTES, new_lock_tokens, partition_index_of_t
 from emubus.broker.message.message import parse_message
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.partition import receive
+from emubus.broker.partition.contract import Received, SessionGrant
 from emubus.broker.partition.requests import AcceptSession, ReceiveFromSession, Request, Settle
-from emubus.broker.partition.step import Received, SessionGrant
 
 from .acts import nothing
 from .driving import Driver, Place, decoded, encoded, send_whole

@@ -14,8 +14,8 @@ from emubus.broker.api import Sender
 from emubus.broker.entities.router import BACKLOG_MESSAGES, BACKLOG_PARTS, PART_MESSAGES_MAX
 from emubus.broker.errors import BrokerError
 from emubus.broker.model.descriptions import QueueDescription
+from emubus.broker.partition.contract import PartitionRef
 from emubus.broker.partition.requests import Request, Send
-from emubus.broker.partition.step import PartitionRef
 from emubus.broker.stores.worker import Worker
 
 from .driving import encoded

@@ -13,6 +13,7 @@ from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.message.builder import NewMessage
 from emubus.broker.message.message import parse_message
 from emubus.broker.model.descriptions import QueueDescription
+from emubus.broker.partition.contract import Received
 from emubus.broker.partition.requests import (
     CancelScheduled,
     ExpireLocks,
@@ -24,7 +25,6 @@ from emubus.broker.partition.requests import (
     Renew,
     Schedule,
 )
-from emubus.broker.partition.step import Received
 
 from .driving import Driver, decoded, encoded, read
 

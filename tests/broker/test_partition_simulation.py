@@ -20,6 +20,7 @@ from emubus.broker.errors import BrokerError
 from emubus.broker.message.message import parse_message
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.partition import ready_queue, sessions
+from emubus.broker.partition.contract import Received, SessionGrant, SharedLock
 from emubus.broker.partition.records import Record, session_number
 from emubus.broker.partition.requests import (
     AcceptSession,
@@ -50,7 +51,6 @@ from emubus.broker.partition.requests import (
     Transfer,
     Undeliverable,
 )
-from emubus.broker.partition.step import Received, SessionGrant, SharedLock
 
 from .acts import Act, Part, Reply, Sent, ended_in_parts, is_done, nothing, same, seen
 from .driving import Place, encoded, send_whole, settle_alone

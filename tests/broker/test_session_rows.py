@@ -7,6 +7,7 @@ import pytest
 from emubus.broker.address import SubQueue
 from emubus.broker.api import ReceiveMode
 from emubus.broker.model.descriptions import QueueDescription
+from emubus.broker.partition.contract import Received, SessionGrant
 from emubus.broker.partition.requests import (
     AcceptSession,
     DeleteMessages,
@@ -16,7 +17,6 @@ from emubus.broker.partition.requests import (
     ReleaseSession,
     SetSessionState,
 )
-from emubus.broker.partition.step import Received, SessionGrant
 
 from .driving import Driver, encoded
 from .tearing import heads_of, sessions_of

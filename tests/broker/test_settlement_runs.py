@@ -13,6 +13,7 @@ from emubus.broker.api import Abandon, Complete, DeadLetter, Defer, Delivery, Ou
 from emubus.broker.errors import BrokerError
 from emubus.broker.message.message import parse_message
 from emubus.broker.model.descriptions import QueueDescription
+from emubus.broker.partition.contract import Received, SessionGrant
 from emubus.broker.partition.requests import (
     AcceptSession,
     ExpireLocks,
@@ -23,7 +24,6 @@ from emubus.broker.partition.requests import (
     Request,
     Settle,
 )
-from emubus.broker.partition.step import Received, SessionGrant
 
 from .acts import nothing
 from .driving import Driver, Place, encoded, send_whole, settle_alone

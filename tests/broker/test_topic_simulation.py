@@ -21,6 +21,7 @@ from emubus.broker.errors import BrokerError
 from emubus.broker.message.bounds import STANDARD_BOUNDS, MessageBounds
 from emubus.broker.message.message import Message, parse_message
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from emubus.broker.partition.contract import PartitionRef, Received, RoutedMessage
 from emubus.broker.partition.records import HOMES, ByteTotal, Due, Record
 from emubus.broker.partition.requests import (
     Commit,
@@ -37,7 +38,6 @@ from emubus.broker.partition.requests import (
     StoreForwarded,
     Undeliverable,
 )
-from emubus.broker.partition.step import PartitionRef, Received, RoutedMessage
 
 from .driving import encoded, send_whole, settle_alone
 from .tearing import FAILURE, Cell, Fate, Picture, hash_of, name_of, picture_of

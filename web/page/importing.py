@@ -28,7 +28,7 @@ UNREADABLE: Final = (ValueError, RuntimeError, BadHttpMessage)
 FAILURES_SHOWN: Final = 20
 
 
-async def load(site: Site, request: web.Request) -> web.Response:
+async def load_messages(site: Site, request: web.Request) -> web.Response:
     """Send the messages of the uploaded file. FormError, BrokerError."""
     upload = _Upload(request)
     named = await upload.part("path", "The form has no entity (path) before its file.")

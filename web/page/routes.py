@@ -53,7 +53,7 @@ VIEWS: Final[Mapping[tuple[str, str], View]] = {
     ("GET", "send"): sending.show,
     ("POST", "send"): sending.send,
     ("POST", "where"): sending.where,
-    ("POST", "import"): importing.load,
+    ("POST", "import"): importing.load_messages,
     ("POST", "import-config"): importing.load_config,
     ("POST", "keep-template"): kept_templates.keep,
     ("POST", "delete-template"): kept_templates.forget,

@@ -29,7 +29,7 @@ from ..values import (
     compare,
     equality_key,
     from_description,
-    keys_decide,
+    is_equal_by_key,
     negate,
     plus,
 )
@@ -364,5 +364,5 @@ def _equalities(compiler: Compiler, items: tuple[syntax.Predicate, ...]) -> tupl
             continue
         is_system = isinstance(name, syntax.SystemName)
         space, key = (Space.SYSTEM, name.name) if is_system else (Space.FOLDED, name.name.lower())
-        found.append(Equality(space, key, equality_key(expected), position if keys_decide(expected) else None))
+        found.append(Equality(space, key, equality_key(expected), position if is_equal_by_key(expected) else None))
     return tuple(found)
