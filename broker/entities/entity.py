@@ -316,6 +316,7 @@ class Entity:
             handle.total = total
 
     def detach_all(self, error: BrokerError) -> None:
+        """Detach every link with `error`."""
         for detached in list(self.attached):
             detached(error)
         self.attached.clear()
@@ -347,6 +348,7 @@ class Entity:
         return self.partitions[self._router.handle(key)], True
 
     def holds_session(self, session_id: str | None) -> bool:
+        """Whether a receiver holds this message session."""
         if session_id is None or not self.requires_session:
             return False
         handle = self.partitions[self.partition_index_of_session(session_id)]
