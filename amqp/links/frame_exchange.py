@@ -85,6 +85,7 @@ class FrameExchange:
         """
         self._until_us = until_us
         events = self.engine.collector
+        event: Pointer | None = None
         if not self.has_left:  # then what has come is handled, and a flow tells of a transfer that was written
             while (event := _peek(events)) and _type(event) in NOTHING_DONE:
                 _pop(events)
