@@ -22,8 +22,11 @@ pause = threading.Event().wait
 
 
 def times_ns(task: Path) -> tuple[int, int]:
-    """How long a thread had a processor, and how long it waited for one."""
-    ran, waited, _ = (task / "schedstat").read_text().split()
+    """How long a thread had a processor, and how long it waited for one; nothing of a thread that has ended."""
+    try:
+        ran, waited, _ = (task / "schedstat").read_text().split()
+    except (FileNotFoundError, ProcessLookupError):  # a thread for work aside ends when it has none
+        return 0, 0
     return int(ran), int(waited)
 
 
