@@ -179,7 +179,7 @@ def _is_signed(certificate: str, algorithm: str, data: bytes, signature: bytes) 
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.x509 import load_pem_x509_certificate
 
-    paddings = {"RS256": PKCS1v15(), "PS256": PSS(MGF1(SHA256()), SHA256.digest_size)}  # what libraries sign with
+    paddings = {"RS256": PKCS1v15(), "PS256": PSS(MGF1(SHA256()), SHA256().digest_size)}  # what libraries sign with
     key = load_pem_x509_certificate(certificate.encode()).public_key()
     if algorithm not in paddings or not isinstance(key, RSAPublicKey):
         return False

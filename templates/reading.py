@@ -726,10 +726,8 @@ def _divided(name: object, count: int) -> tuple[str, ...]:
             raise Unresolved(f"its name depends on what is not known: {missing.why}", missing.parameter)
         raise Unresolved(f"its name {quoted(text)} has {len(others) + 1} parts; its type has {count}")
     if any(_UNKNOWN_NAME in each for each in others):
-        at = next(n for n, each in enumerate(pieces) if isinstance(each, Unknown) and _behind_slash(pieces, n))
-        missing = pieces[at] if isinstance(pieces[at], Unknown) else missing  # type: ignore[assignment]
-        assert missing is not None
-        raise Unresolved(f"its name depends on what is not known: {missing.why}", missing.parameter)
+        behind = next(each for n, each in enumerate(pieces) if isinstance(each, Unknown) and _behind_slash(pieces, n))
+        raise Unresolved(f"its name depends on what is not known: {behind.why}", behind.parameter)
     if not all(others):
         raise Unresolved(f"its name {quoted(text)} has an empty part")
     return (first, *(each.replace("~", "/") for each in others))

@@ -13,7 +13,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, cast
 
 from ..broker.model.descriptions import DEFAULT_RULE_NAME
 from ..declared.resources import Declared, Kind, LeftOut, Origin, Resources
@@ -65,7 +65,7 @@ def read_pulumi(document: JsonObject, file: str) -> Resources:
     if not isinstance(deployment, dict) or not isinstance(given, list | None):
         raise NotPulumi("it has no deployment with resources; give what `pulumi stack export` prints")
     reader = _Reader(file)
-    for number, each in enumerate(given or ()):
+    for number, each in enumerate(cast("list[object]", given or [])):
         if number >= RESOURCES_MAX:
             raise NotPulumi(f"it has more than {RESOURCES_MAX} resources")
         if isinstance(each, dict) and not each.get("delete") and each.get("custom", True):

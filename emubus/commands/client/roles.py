@@ -44,6 +44,7 @@ def _role(parsed: argparse.Namespace) -> int:
         lines = table(["IDENTITY", "ROLE", "ENTITY"], rows)
         show(parsed, answer, lines if answer["count_for_clients"] else [*lines, NOT_COUNTED])
         return EXIT_OK
+    assert parsed.identity is not None, "a role stands behind an identity"
     try:
         asked = RoleAssignment.parse(parsed.identity, parsed.role, parsed.entity)
     except BrokerError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -78,6 +79,7 @@ def group(arm: Arm) -> Arm:
 
 
 def test_a_deployment_makes_what_its_template_declares_in_any_order_and_again(group: Arm) -> None:
+    properties: Any = None
     for _ in range(2):
         status, answer = group("PUT", DEPLOYMENT, deployment(), VERSION)
         assert status == 201, answer

@@ -128,7 +128,7 @@ def test_answers_have_what_the_specification_has_and_nothing_else(
 def problems(value: object, kind: object, where: str) -> list[str]:
     """What in a JSON value contradicts a model: other names, other types, values that an enumeration lacks."""
     kinds = [each for each in (get_args(kind) or (kind,)) if each is not type(None)]
-    model = next((each for each in kinds if hasattr(each, "_attr_to_rest_field")), None)
+    model: Any = next((each for each in kinds if hasattr(each, "_attr_to_rest_field")), None)
     if model is not None:
         assert isinstance(value, Mapping), where
         model({})  # the table is made with the first object
