@@ -114,7 +114,7 @@ def test_a_stack_of_azure_native_is_imported_twice(emubus: CommandLine, tmp_path
             "created topic pu-t",
             "created subscription pu-t/Subscriptions/pu-s",
             "created rule pu-t/Subscriptions/pu-s/Rules/pu-r",
-            "changed rule pu-t/Subscriptions/pu-s/Rules/$Default: filter",
+            "removed rule pu-t/Subscriptions/pu-s/Rules/$Default: it is declared to match nothing",
             "created authorization rule pu-q/pu-k",
         ],
     )

@@ -189,8 +189,13 @@ def test_a_circle_of_targets_is_set_at_the_end() -> None:
         ),
         (
             SubscriptionDescription("t", "s"),
-            rule("t", "s", "$default", sqlFilter={"sqlExpression": "1=0"}),
+            rule("t", "s", "$default", sqlFilter={"sqlExpression": "a = 1"}),
             "changed rule t/Subscriptions/s/Rules/$default: filter",
+        ),
+        (
+            SubscriptionDescription("t", "s"),
+            rule("t", "s", "$default", sqlFilter={"sqlExpression": "1=0"}),
+            "removed rule t/Subscriptions/s/Rules/$default: it is declared to match nothing",
         ),
         (
             SubscriptionDescription("t", "s", rules=(RuleDescription("r", SqlFilter("a = 1")),)),
