@@ -243,7 +243,10 @@ class Access:
         """The claim with the rights that its key has now; None if the entity or namespace has lost the key."""
         if not claim.key_name:
             return claim  # nothing was verified, or no key gave it
-        keys = self._entity_keys(claim.path) if claim.is_of_entity else self._keys
+        keys: Iterable[SharedKey] = self._keys
+        if claim.is_of_entity:  # of the entity itself, or of the configuration for that entity
+            configured = (each for each in self._keys if each.scope is not None and _compared(each.scope) == claim.path)
+            keys = (*self._entity_keys(claim.path), *configured)
         for key in keys:
             if key.name == claim.key_name and claim.key_text in _texts(key):
                 return replace(claim, rights=key.rights)

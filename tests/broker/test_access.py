@@ -284,3 +284,14 @@ def test_a_claim_is_as_good_as_the_key_that_the_entity_has_now() -> None:
     for others in ([], [replace(LISTENER, name="other")]):
         keys[:] = others
         assert rights_now() == [None, None, None, ALL_RIGHTS]
+
+
+def test_a_configured_key_of_an_entity_opens_it_as_long_as_it_is_configured() -> None:
+    key = SharedKey("only-a", "secret", frozenset({Right.LISTEN}), scope="A")
+    access = Access([key], verify=True)
+    claim = access.claim_of_key("only-a", "secret")
+    assert access.current(claim) == claim
+    assert access.claims_allow([claim], "a", Right.LISTEN)
+    assert not access.claims_allow([claim], "b", Right.LISTEN)
+    access.replace_keys([replace(key, scope="b")])
+    assert access.current(claim) is None

@@ -253,6 +253,7 @@ OF_THE_PAGE = {
             "forwarding",
             "charts",
             "failures",
+            "roles",
             "clients",
             "sessions",
             "session-state",
@@ -290,7 +291,7 @@ ELSEWHERE_IN_THE_API = {
     ),
     *("/entities/{entity}/sessions", "/entities/{entity}/sessions/{session}/state", "/conditions", "/conditions/table"),
     *("/conditions/{id}", "/clock", "/samples", "/events", "/about", "/memory", "/snapshots", "/snapshots/{name}"),
-    "/snapshots/{name}/archive",
+    *("/snapshots/{name}/archive", "/roles", "/namespaces", "/namespaces/{name}"),
 }
 """Show nothing that a sender made."""
 

@@ -431,6 +431,17 @@ def connections(page: Page, server: EmubusServer, name: str) -> None:
     gc.collect()
 
 
+def roles(page: Page, server: EmubusServer, name: str) -> None:
+    page.goto(f"{PAGE}/roles")
+    page.get_by_label("Identity", exact=True).fill(name)
+    page.get_by_label("Role", exact=True).select_option("Azure Service Bus Data Receiver")
+    button(page, "Assign")
+    said(page, f"{name} has the role Azure Service Bus Data Receiver")
+    assert [each.principal for each in server.roles()] == [name]
+    button(page, f"Remove Azure Service Bus Data Receiver from {name}")
+    assert server.roles() == []
+
+
 def failures_and_snapshots(page: Page, server: EmubusServer, name: str) -> None:
     server.create(QueueDescription(name))
     page.goto(f"{PAGE}/failures")
@@ -493,6 +504,7 @@ FEATURES: Final[dict[str, Feature]] = {
     "Partitions as a picture, where a message would go, outages": partitions_and_outage,
     "Clock and reset": clock_and_reset,
     "Connections with their links, drop one": connections,
+    "Roles of identities: assign, remove": roles,
     "Conditions, faults, outages, snapshots": failures_and_snapshots,
     "The story of a message: what happened, and why no subscription took it": story,
 }
