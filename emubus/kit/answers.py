@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import reprlib
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Final, TypeVar
 
 T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
 
 DEPTH_MAX: Final = 256
 """Lists and objects in each other. A body is the deepest part: AMQP values of 64 levels (`codec/decode.py`), each of
@@ -58,6 +60,13 @@ class Answer(dict[str, object]):
         """An object with names that its writer chose."""
         found: dict[str, object] = self._member(name, dict)
         return found
+
+    def choice(self, name: str, kind: type[E]) -> E:
+        """A text that is one of an enumeration."""
+        text = self.text(name)
+        if text not in {each.value for each in kind}:
+            raise AnswerError(f"{name} is {reprlib.repr(ascii(text))}, which is none of {', '.join(kind)}")
+        return kind(text)
 
     def parts(self, name: str) -> list[Answer]:
         return self._items(name, Answer)

@@ -147,7 +147,7 @@ class RemoteEmubus(ConditionVerbs):
         answer = self._control("POST", "/resources", body, self._connect_for_long)
         return [
             Result(
-                Status(each.text("status")),
+                each.choice("status", Status),
                 each.text("what"),
                 each.text("why"),
                 Origin(each.text("origin")),

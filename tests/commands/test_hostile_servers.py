@@ -52,6 +52,8 @@ CLIENTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "outage": (("outage",), ("outage", "down", "1"), ("outage", "end")),
     "fault": (("fault",), ("fault", "add", "server-busy"), ("fault", "clear", "é")),
     "exercise": (("exercise", "--minutes", "0.001", "--presets", "throttled"),),
+    "namespace": (("namespace", "list"), ("namespace", "create", "x"), ("namespace", "delete", "x")),
+    "role": (("role", "list"), ("role", "assign", "x", "sender")),
     "snapshot": (
         *(("snapshot",), ("snapshot", "take", "x"), ("snapshot", "download", "x"), ("snapshot", "upload", "x")),
         ("snapshot", "restore", "x"),

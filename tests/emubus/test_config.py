@@ -12,6 +12,7 @@ from emubus.broker.access import DEFAULT_SHARED_KEY
 from emubus.broker.keys import ALL_RIGHTS, SharedKey
 from emubus.broker.model.descriptions import QueueDescription, Topology
 from emubus.broker.model.profiles import HOUR_MS, LIMITS, Profile, limits_for
+from emubus.broker.roles import RoleAssignment
 from emubus.config import (
     OPTIONS,
     Auth,
@@ -83,6 +84,7 @@ SETTINGS = {
     "service_only": "yes",
     "otlp": "https://collector:4318",
     "namespace": "other:relaxed@5673",
+    "roles": "app:sender:q",
 }
 
 
@@ -117,6 +119,7 @@ def test_every_option_can_be_set_by_argument_and_by_environment_with_the_same_re
         seed=7,
         story=True,
         service_only=True,
+        roles=(RoleAssignment.parse("app", "sender", "q"),),
         otlp="https://collector:4318",
         more_namespaces=(NamespaceConfig(Topology("other"), limits_for(Profile.RELAXED), port=5673),),
         new_keys=(SharedKey("RootManageSharedAccessKey", "secret", ALL_RIGHTS),),
@@ -185,7 +188,7 @@ def test_a_value_that_is_not_allowed_is_reported_with_its_source_and_what_is(
 
 
 def test_a_complaint_names_the_variable_that_a_value_came_from() -> None:
-    assert complaint({}, {"EMUBUS_AUTH": "yes"}) == "EMUBUS_AUTH is 'yes'; allowed is none, sas"
+    assert complaint({}, {"EMUBUS_AUTH": "yes"}) == "EMUBUS_AUTH is 'yes'; allowed is none, sas, rbac"
 
 
 def test_both_ports_may_be_free_ones() -> None:

@@ -58,9 +58,9 @@ async def test_what_sdks_say_of_their_own_accord_is_brought_within_a_smaller_pro
         made = await http.put("/of-java", f"<{kind}Description>{span}{size}</{kind}Description>")
         assert made.status == 201
         shown = (made.elements["MaxSizeInMegabytes"], made.elements["DefaultMessageTimeToLive"])
-        assert shown == ("100", "PT1H")
+        assert shown == ("1024", "P3650D")
         refused = await http.put(
-            "/too-large", f"<{kind}Description><MaxSizeInMegabytes>2048</MaxSizeInMegabytes></{kind}Description>"
+            "/too-large", f"<{kind}Description><MaxSizeInMegabytes>10240</MaxSizeInMegabytes></{kind}Description>"
         )
-        words = "The property 'MaxSizeInMegabytes', must be one of the following values: 100."
+        words = "The property 'MaxSizeInMegabytes', must be one of the following values: 100"
         assert (refused.status, words in refused.detail) == (400, True)

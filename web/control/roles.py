@@ -11,12 +11,11 @@ from ...broker.roles import Principal, Role, RoleAssignment
 from .endpoints import ControlCall, Endpoint
 from .schema import array, boolean, choice, default, named, nullable, record, text
 
-_ROLE_NAMES: Final = ", ".join(each.short for each in Role)
 _ASKED: Final = {
     "identity": text(
         "Client id, object id or id of the resource of an identity.", chars_min=1, chars_max=Principal.CHARS_MAX
     ),
-    "role": text(f"Name of the role, or the last word of it: {_ROLE_NAMES}.", chars_min=1, chars_max=200),
+    "role": choice("Name of the role, or the last word of it.", [*Role, *(each.short for each in Role)]),
     "entity": default(
         nullable(text("Path of a queue, topic or subscription; null: the whole namespace.", chars_max=400)), None
     ),
