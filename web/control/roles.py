@@ -8,12 +8,15 @@ from __future__ import annotations
 from typing import Final
 
 from ...broker.roles import Principal, Role, RoleAssignment
-from .endpoints import ControlCall, Endpoint
+from .endpoints import ControlCall, ControlRefusal, Endpoint
 from .schema import array, boolean, choice, default, named, nullable, record, text
 
 _ASKED: Final = {
     "identity": text(
-        "Client id, object id or id of the resource of an identity.", chars_min=1, chars_max=Principal.CHARS_MAX
+        "Client id, object id or id of the resource of an identity.",
+        chars_min=1,
+        chars_max=Principal.CHARS_MAX,
+        pattern="[!-~]+",
     ),
     "role": choice("Name of the role, or the last word of it.", [*Role, *(each.short for each in Role)]),
     "entity": default(
@@ -64,7 +67,10 @@ async def assign_role(call: ControlCall) -> object:
 
 async def remove_role(call: ControlCall) -> object:
     asked = call.query
-    found = RoleAssignment.parse(asked.one("identity", str), asked.one("role", str), asked.optional("entity", str))
+    identity, role = asked.optional("identity", str), asked.optional("role", str)
+    if identity is None or role is None:
+        raise ControlRefusal(400, "The query needs identity and role: whose role, and which, is taken away.")
+    found = RoleAssignment.parse(identity, role, asked.optional("entity", str))
     await call.services.roles.remove(found)
     return _shown(found)
 

@@ -20,7 +20,9 @@ from .conftest import QUEUES
 
 ARCHIVE = f"PUT {ROOT}/snapshots/{{name}}/archive"
 ENTITY = f"{ROOT}/entities/{{entity}}"
-BEYOND_SCHEMA = (  # no schema says which bytes are an archive, what a profile allows, and what is SQL or a message
+# No schema says which bytes are an archive, what a profile allows, what is SQL or a message, and which fields of a
+# query must be there.
+BEYOND_SCHEMA = (
     ARCHIVE,
     f"POST {ROOT}/config",
     f"PUT {ROOT}/templates/{{name}}",
@@ -29,6 +31,7 @@ BEYOND_SCHEMA = (  # no schema says which bytes are an archive, what a profile a
     f"PUT {ENTITY}/rules/{{rule}}",
     f"POST {ENTITY}/messages",
     f"POST {ROOT}/jobs",
+    f"DELETE {ROOT}/roles",
 )
 WAITS = {"ReceiveMessagesRequest": "timeout_ms", "NewJob": "wait_ms"}
 """Fields that say how long an answer waits: here at most `WAIT_MS`, which the server does not know."""
