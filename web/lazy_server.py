@@ -47,7 +47,7 @@ class LazyHttpServer:
         return server
 
     def forget(self, services: Services) -> None:
-        """Give up what there is of a namespace that is deleted."""
+        """Free the application of a namespace that is deleted."""
         if self._loader.value is not None:
             self._loader.value.forget(services)
 

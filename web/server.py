@@ -112,7 +112,7 @@ class HttpServer:
         return site
 
     def forget(self, services: Services) -> None:
-        """Give up what there is of a namespace that is deleted; its requests end by what its broker says."""
+        """Free the application of a namespace that is deleted; its broker refuses its requests."""
         site = self._others.pop(services.broker.name, None)
         if site is not None:
             site.stop_soon()

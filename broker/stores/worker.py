@@ -287,7 +287,7 @@ class Worker:
                         await self._runner.run(part)
 
     def _wake(self) -> None:
-        """Have the loop look at what there is to do."""
+        """Have the loop look at the requests that wait."""
         waiting, self._waiting = self._waiting, None
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
