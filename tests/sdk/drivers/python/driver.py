@@ -82,6 +82,7 @@ class Receiver:
     def __init__(self, link: Any, locks: bool) -> None:
         self.link = link
         self.locks = locks
+        self.entered = False
         self.messages: dict[str, Any] = {}
         self._count = 0
 
@@ -253,6 +254,9 @@ class Driver:
 
     async def op_receive(self, receiver: str, max: int, wait_ms: int) -> JSON:  # noqa: A002
         opened = self._receivers[receiver]
+        if not opened.entered:  # else the wait bounds opening the link, too, and a busy machine fails it (7.15)
+            await done(opened.link.__aenter__() if self._face == "aio" else opened.link.__enter__())
+            opened.entered = True
         return opened.answer(await done(opened.link.receive_messages(max, max_wait_time=wait_ms / 1000)))
 
     async def op_settle(
