@@ -16,11 +16,11 @@ import structlog
 from ..broker.access import Access
 from ..broker.aside import Aside
 from ..broker.broker import Broker
+from ..broker.claims import Claims
 from ..broker.clock import Clock
 from ..broker.errors import BrokerError
 from ..broker.ledger import MemoryAccount, Use
 from ..conditions.engine import Conditions
-from .claims import Claims
 from .limits import Limits
 from .past_links import PastLinks
 from .tracking import Tracker

@@ -68,8 +68,8 @@ class ServerState:
         self.capabilities = JMS_CAPABILITIES if broker.limits.jms else ()
         self.connections: set[LinkContext] = set()
         self._opened: dict[LinkContext, None] = {}  # a socket that has not said its `open` counts for no quota
-        self.conditions = Conditions(clock, broker, self._network)
-        self.faults = Faults(self.connections, self.conditions, self._opened, container)
+        self.conditions = Conditions(clock, broker, Network(container, lambda: self.faults.connections()))
+        self.faults = Faults(self.connections, self.conditions, self._opened)
         self.turns: Turns = (
             Turns(limits.slice_us, limits.turn_us, limits.strangers_turn_us, clock.stopwatch_us, clock.computed_us)
             if beside is None
@@ -82,9 +82,6 @@ class ServerState:
         self._connections_max = connections_max
         self._all_freed = asyncio.Event()
         broker.namespace.on_keys_changed(self._keys_changed)
-
-    def _network(self) -> Network:
-        return self.faults
 
     # ---- the life of a connection
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import unquote
 
 from . import service_errors
@@ -78,22 +78,6 @@ class Need:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", parse_address(self.address).key)
-
-
-class Rights(Protocol):
-    """What the caller of an operation may do: operations that make, replace or delete things of others ask it."""
-
-    def allows(self, need: Need) -> bool:
-        """Whether the caller has one of the rights."""
-        ...
-
-    def require(self, need: Need) -> None:
-        """BrokerError (unauthorized-access) with the service's sentence unless `allows`."""
-        ...
-
-    def any_valid(self) -> bool:
-        """Whether the caller has any right at all."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

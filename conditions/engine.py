@@ -50,9 +50,7 @@ class Conditions:
     of faults, which have no seed: from 0 up to and without 1.
     """
 
-    def __init__(
-        self, clock: Clock, broker: Broker, network: Callable[[], Network], draw: Callable[[], float] = chance
-    ) -> None:
+    def __init__(self, clock: Clock, broker: Broker, network: Network, draw: Callable[[], float] = chance) -> None:
         self._draw = draw
         self._clock = clock
         self._broker = broker
@@ -281,7 +279,7 @@ class Conditions:
                 chance=stream,
                 clock=self._clock,
                 broker=self._broker,
-                network=self._network(),
+                network=self._network,
                 shared=shared,
                 record=record,
                 plan=lambda at, what: condition.plan.append(Planned(at, row.name, what)),

@@ -6,7 +6,8 @@ the event loop of the connections.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 from ..broker.errors import BrokerError
@@ -103,14 +104,11 @@ class Connection(Protocol):
         ...
 
 
-class Network(Protocol):
+@dataclass(frozen=True, slots=True)
+class Network:
     """The clients that are connected."""
 
-    @property
-    def container(self) -> str:
-        """The name of the server's container."""
-        ...
-
-    def connections(self) -> Iterable[Connection]:
-        """All connections that are open, the oldest first."""
-        ...
+    container: str
+    """The name of the server's container."""
+    connections: Callable[[], Iterable[Connection]]
+    """Returns all connections that are open, the oldest first."""

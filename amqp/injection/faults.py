@@ -55,12 +55,10 @@ class Faults:
         connections: Collection[LinkContext],
         conditions: Conditions,
         opened: Collection[LinkContext] = (),
-        container: str = "emubus",
     ) -> None:
         self._connections = connections
         self._conditions = conditions
         self._opened = opened
-        self.container = container
         self._had_conditions = conditions.are_on
         conditions.watch(self._on_changed)
 

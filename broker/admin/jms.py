@@ -13,7 +13,8 @@ from typing import Final
 
 import structlog
 
-from ..access import Need, Rights
+from ..access import Need
+from ..claims import Claims
 from ..entities.entity import Entity
 from ..entities.namespace import Namespace
 from ..errors import BrokerError, Condition
@@ -77,7 +78,7 @@ class JmsEntities:
     def make(
         self,
         kind: type[QueueDescription | TopicDescription],
-        rights: Rights,
+        claims: Claims,
         name: str | None = None,
         auto_delete_on_idle_ms: int | None = None,
     ) -> Entity:
@@ -86,7 +87,7 @@ class JmsEntities:
         Needs Manage on it, a temporary one on the namespace. Raises BrokerError (unauthorized-access), and like
         `create`.
         """
-        rights.require(Need(name or "", (Right.MANAGE,)))
+        claims.require(Need(name or "", (Right.MANAGE,)))
         description = kind(
             new_message_id() if name is None else name,
             **defaults_of(kind, self._namespace.limits),
@@ -101,7 +102,7 @@ class JmsEntities:
 
     # ---- subscriptions
 
-    def subscribe(self, consumer: TopicConsumer, rights: Rights) -> Entity:
+    def subscribe(self, consumer: TopicConsumer, claims: Claims) -> Entity:
         """Return the subscription of a consumer; create it, in place of one of its name that does not fit.
 
         To make one needs Manage on its topic, to replace one Manage on the topic of that. A subscription on a topic to
@@ -110,14 +111,14 @@ class JmsEntities:
         Raises BrokerError: not-allowed while others use the subscription in another way, unauthorized-access, and the
         errors of a creation.
         """
-        known = self._known(consumer, rights)
+        known = self._known(consumer, claims)
         for each in known:
             if _fits_consumer(each, consumer):
                 if each.attached and not consumer.jms.is_shared:
                     raise _in_use(each.description.name)
                 return each
         for topic_name in (consumer.topic_name, *map(_topic_of, known)):
-            rights.require(Need(topic_name, (Right.MANAGE,)))
+            claims.require(Need(topic_name, (Right.MANAGE,)))
         for each in known:
             self._administration.delete(each.path)
         return self._administration.create(
@@ -137,7 +138,7 @@ class JmsEntities:
         if is_passing(subscription.description) and not subscription.attached:
             self._delete(subscription, lambda: self.left(subscription))
 
-    def unsubscribe(self, name: str, client_id: str, rights: Rights) -> str:
+    def unsubscribe(self, name: str, client_id: str, claims: Claims) -> str:
         """Delete a durable subscription, on whichever topic; the path of the topic. Needs Manage on it.
 
         One on a topic to which the caller may not listen does not exist for it, as in `subscribe`.
@@ -145,13 +146,13 @@ class JmsEntities:
         Raises BrokerError: not-found, unauthorized-access, not-allowed while it is used, server-busy.
         """
         full_name = f"{name}{JmsSubscription(client_id, True, False).suffix}"
-        known = self._visible(full_name, rights)
+        known = self._visible(full_name, claims)
         if not known:
-            if not rights.any_valid():
-                rights.require(Need("", (Right.MANAGE,)))
+            if not claims.any_valid():
+                claims.require(Need("", (Right.MANAGE,)))
             raise BrokerError(Condition.NOT_FOUND, f"There is no durable subscriber {full_name}.")
         for each in known:
-            rights.require(Need(_topic_of(each), (Right.MANAGE,)))
+            claims.require(Need(_topic_of(each), (Right.MANAGE,)))
         for each in known:
             if each.attached:
                 raise _in_use(full_name)
@@ -159,17 +160,17 @@ class JmsEntities:
             self._administration.delete(each.path)
         return _topic_of(known[0])
 
-    def _known(self, consumer: TopicConsumer, rights: Rights) -> list[Entity]:
+    def _known(self, consumer: TopicConsumer, claims: Claims) -> list[Entity]:
         """The subscriptions that have the consumer's name, over all topics, that of its own topic first."""
         if consumer.name is None:
             return []
-        found = self._visible(f"{consumer.name}{consumer.jms.suffix}", rights)
+        found = self._visible(f"{consumer.name}{consumer.jms.suffix}", claims)
         return sorted(found, key=lambda each: not _is_on(each, consumer.topic_name))
 
-    def _visible(self, full_name: str, rights: Rights) -> list[Entity]:
+    def _visible(self, full_name: str, claims: Claims) -> list[Entity]:
         """The subscriptions of that name, on all topics, that the caller may know of."""
         found = self._namespace.jms_subscriptions(full_name)
-        return [each for each in found if rights.allows(Need(_topic_of(each), (Right.LISTEN,)))]
+        return [each for each in found if claims.allows(Need(_topic_of(each), (Right.LISTEN,)))]
 
     # ---- the end
 

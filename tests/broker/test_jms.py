@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from emubus.amqp.claims import Claims
 from emubus.broker.access import Access
 from emubus.broker.admin.jms import RETRY_AFTER_MS, TopicConsumer
 from emubus.broker.api import Entity, Outage, OutageKind
 from emubus.broker.broker import Broker
+from emubus.broker.claims import Claims
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.keys import Right, SharedKey

@@ -15,7 +15,7 @@ from emubus.conditions.faults import DELAYING, STRIKES, FaultKind, FaultOperatio
 from emubus.conditions.strikes import Attempt, Effect, Strike
 
 from ..broker.namespace import _brokers_stop, brokers_stop, loop_turns, open_broker
-from .test_lateness import NoClients
+from .test_lateness import NO_CLIENTS
 
 __all__ = ["_brokers_stop", "brokers_stop"]
 
@@ -27,7 +27,7 @@ class Setting:
 
     def __init__(self, draw: Callable[[], float] = lambda: 0.5) -> None:
         self.clock = Clock(start_at=0, manual=True)
-        self.on = Conditions(self.clock, open_broker(QueueDescription("q"), clock=self.clock), NoClients, draw)
+        self.on = Conditions(self.clock, open_broker(QueueDescription("q"), clock=self.clock), NO_CLIENTS, draw)
         self.changes: list[bool] = []
         self.on.watch(lambda: self.changes.append(self.on.are_set))
 

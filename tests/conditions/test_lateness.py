@@ -22,6 +22,7 @@ from emubus.codec.types import Symbol
 from emubus.conditions.behaviour import Value
 from emubus.conditions.condition import StartedCondition
 from emubus.conditions.engine import Conditions
+from emubus.conditions.network import Network
 
 from ..amqp.asking import sections
 from ..amqp.wire import DISPOSITION, TRANSFER, Wire, accepted
@@ -39,13 +40,7 @@ QUEUES = (
 )
 
 
-class NoClients:
-    """A network without connections."""
-
-    container = "emubus"
-
-    def connections(self) -> Sequence[Any]:
-        return ()
+NO_CLIENTS = Network("emubus", connections=tuple)
 
 
 class Setting:
@@ -54,7 +49,7 @@ class Setting:
     def __init__(self) -> None:
         self.clock = Clock(start_at=START_AT, manual=True)
         self.broker: Broker = open_broker(*QUEUES, clock=self.clock)
-        self.on = Conditions(self.clock, self.broker, NoClients)
+        self.on = Conditions(self.clock, self.broker, NO_CLIENTS)
 
     def start(self, name: str, entity: str = "q", **values: Value) -> StartedCondition:
         return self.on.start(name, seed=7, entity=entity, values=values)

@@ -21,12 +21,12 @@ from azure.core.credentials import AccessToken
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue, TransportType
 from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBusAuthorizationError, ServiceBusError
 
-from emubus.amqp.claims import Claims
 from emubus.amqp.nodes.management import management_answer
 from emubus.amqp.nodes.requests import ReplyRoom
 from emubus.amqp.nodes.requests import Request as NodeRequest
 from emubus.amqp.past_links import PastLinks
 from emubus.broker.access import Access, Need
+from emubus.broker.claims import Claims
 from emubus.broker.clock import Clock
 from emubus.broker.roles import Roles
 from emubus.broker.tokens import Identity as Named

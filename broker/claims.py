@@ -1,7 +1,7 @@
 """What one connection may do: the claims that it has, and what happens when they expire.
 
 Knows the claims that came by tokens or a key, how many a connection may have, and which expires next [wire 1.7, 2].
-Does not know what a token is (`broker.access` does) and how a link ends: it calls its owner. Owned by its
+Does not know what a token is (`access` does) and how a link ends: it calls its owner. Owned by its
 connection, which calls `close`.
 """
 
@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ..broker import service_errors
-from ..broker.access import Access, Claim, Need
-from ..broker.clock import Clock, Timer
+from . import service_errors
+from .access import Access, Claim, Need
+from .clock import Clock, Timer
 
 PATH_LENGTH_MAX: Final = 1_024
 """Characters of the longest path on which anything but a claim on the namespace can hold."""
 
 
 class Claims:
-    """What a client may do (`broker.access.Rights`). Without verification all is allowed.
+    """What a client may do. Without verification all is allowed.
 
     `shown(key)` is called with the name of the key that gives a claim, `expired()` when a claim has expired, by the
     broker's clock, or its key was changed.
