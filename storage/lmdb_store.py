@@ -116,8 +116,9 @@ class LmdbStore(StoreWithoutJournal):
         self.path = path
         self._synced = synced  # all that the file shows is on the disk
         self._create = create  # until the file exists: a file that is lost later is not made again
-        self._file_name = f"{path}/{DATA_FILE}"
-        self._place: tuple[int, int] | None = None  # device and inode of the file, once it was opened
+        self.file_name = f"{path}/{DATA_FILE}"
+        self.place: tuple[int, int] | None = None
+        """Device and inode of the file, once it was opened."""
         # Without fsync a commit is a copy into the page cache, cheaper than a switch to another thread and back.
         self.blocking = self.waits = durability.syncs
         self._tables = checked_names(tables)
@@ -144,6 +145,8 @@ class LmdbStore(StoreWithoutJournal):
         self._reserve_bytes = RESERVE_PAGES * self._page_bytes if reserves else 0
         self._allocated_bytes = 0  # of the file that surely have room on the disk; 0 if that is not known
         self._grown_bytes_max = 0  # upper bound of the file's pages in use and before them
+        self.batch_bytes_max = -1
+        """A batch that expects so much leaves the reserve; for a larger one, `keep_reserve` looks."""
         self._touched_bytes = 0  # upper bound of what was touched of the map since it was mapped, or found small
         self._unsynced = make_folder(path) if create else []
         self._lock = FolderLock(path)
@@ -382,10 +385,10 @@ class LmdbStore(StoreWithoutJournal):
     def refuse_other_file(self) -> None:
         """StoreFailed if the file was deleted or replaced since it was opened; LMDB doesn't notice."""
         try:
-            status = os.stat(self._file_name)  # noqa: PTH116 - once per commit: half the cost of Path.stat
+            status = os.stat(self.file_name)  # noqa: PTH116 - once per commit: half the cost of Path.stat
         except OSError:
             status = None
-        if status is None or (status.st_dev, status.st_ino) != self._place:
+        if status is None or (status.st_dev, status.st_ino) != self.place:
             what = "deleted" if status is None else "replaced"
             raise StoreFailed(self.path, f"{DATA_FILE} was {what} while the store was open; bring it back or restart")
 
@@ -430,7 +433,7 @@ class LmdbStore(StoreWithoutJournal):
         data_file = self.path / DATA_FILE
         is_new = self._create and not data_file.exists()
         if not is_new:
-            if self._place is not None:
+            if self.place is not None:
                 self.refuse_other_file()
             check_file(self.path)
         try:
@@ -456,7 +459,7 @@ class LmdbStore(StoreWithoutJournal):
                     self._env.sync(True)
                 keep_private(data_file)
             status = data_file.stat()
-            self._create, self._place, self._synced = False, (status.st_dev, status.st_ino), True
+            self._create, self.place, self._synced = False, (status.st_dev, status.st_ino), True
         except (lmdb.Error, OSError) as error:
             if is_new:  # a partial file would be refused at every start
                 data_file.unlink(missing_ok=True)
@@ -470,14 +473,13 @@ class LmdbStore(StoreWithoutJournal):
 
         What has no room behind the file's last page may have it before: pages of rows that were deleted.
         """
-        if not self._reserve_bytes or expected_bytes > self._map_bytes_max:
+        if not self._reserve_bytes or expected_bytes > self._map_bytes_max or expected_bytes <= self.batch_bytes_max:
             return
         needed = 2 * expected_bytes + self._reserve_bytes
-        if self._grown_bytes_max + needed <= self._allocated_bytes:
-            return
         env = self._usable()
         used_bytes = self._grown_bytes_max = (env.info()["last_pgno"] + 1) * self._page_bytes
-        if used_bytes + needed <= self._allocated_bytes:
+        self._note_room()
+        if expected_bytes <= self.batch_bytes_max:
             return
         more = GROWTH_BYTES if self._allocated_bytes else 0
         if not (self._allocate(used_bytes + needed + more) or (more and self._allocate(used_bytes + needed))):
@@ -494,7 +496,12 @@ class LmdbStore(StoreWithoutJournal):
                 return False
             size = self._map_bytes_max  # a file system that reserves nothing; or the disk fails, as a commit will say
         self._allocated_bytes = size
+        self._note_room()
         return True
+
+    def _note_room(self) -> None:
+        """`_allocated_bytes` or `_grown_bytes_max` has changed."""
+        self.batch_bytes_max = (self._allocated_bytes - self._grown_bytes_max - self._reserve_bytes) // 2
 
     def _bytes_in_use(self, env: lmdb.Environment) -> int:
         with env.begin() as txn:
@@ -527,6 +534,7 @@ class LmdbStore(StoreWithoutJournal):
                 self._map_bytes_wanted = 0
         self._used_bytes_max += 2 * expected_bytes + _COPIED_BYTES
         self._grown_bytes_max += 2 * expected_bytes + _COPIED_BYTES
+        self._note_room()
 
     def _recycle_pages(self, env: lmdb.Environment) -> lmdb.Environment:
         """Make a minimal commit, to get the pages that the last commit has freed; return the environment.

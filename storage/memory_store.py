@@ -28,7 +28,7 @@ from .contract import (
     checked_names,
     no_failpoint,
 )
-from .journal.row_layers import merged
+from .journal.rows import merged
 from .lmdb_store import LmdbStore
 
 _Rows = Any  # SortedDict[bytes, bytes | None]; sortedcontainers comes without types

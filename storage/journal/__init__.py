@@ -5,9 +5,9 @@ Modules, in reading order:
     journal.py          the file: groups of entries in two halves; appending
     writing.py          writes and waits for the disk, on a thread
     reading.py          its entries after a crash
+    rows.py             changes of rows, over those of a file
     replay.py           which of them a store's file lacks; writing these into it
-    row_layers.py       rows in memory over those of a file
-    journaled_store.py  a store whose small batches go into a journal first
+    journaled_store.py  a store whose small batches go into a journal first, and are rows in memory until then
 
 Why: docs/decisions/0017.
 """

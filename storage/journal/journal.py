@@ -54,7 +54,7 @@ from pathlib import Path
 from typing import Final, Protocol, cast
 
 from ..folder import make_private_file, wait_for_disk
-from .row_layers import ROW_BYTES, Rows
+from .rows import ROW_BYTES, Rows
 from .writing import DiskWriter, PythonWriter, Writes, Written
 
 HEAD_BYTES: Final = 4096
@@ -307,7 +307,7 @@ class Journal:
         """Return the writes for a group of these stores' entries. JournalFull; holds the lock."""
         body = b"".join(entries)
         size = GROUP.size + len(body)
-        if not self.failed and not self._is_in_place():
+        if not self.failed and not is_in_place(self._file_name, self._place):
             self._fail("its file was deleted or replaced")
             self._want_flush()
         if self.failed or size > HALF_BYTES:
@@ -376,7 +376,7 @@ class Journal:
         with self._sync_lock:
             with self._tail_lock:
                 tail = list(self._tail)
-            if not tail or (self.failed and not self._is_in_place()):
+            if not tail or (self.failed and not is_in_place(self._file_name, self._place)):
                 return  # without the file, the tail is in memory alone: the stores' files have to take its rows
             try:
                 if self.failed:  # the kernel may call pages clean that the disk lacks: let them be dirty
@@ -417,7 +417,7 @@ class Journal:
         with self._lock:
             if not self.failed:
                 return
-            if not self._is_in_place():
+            if not is_in_place(self._file_name, self._place):
                 raise OSError(f"{self.path} was deleted or replaced")
             self.sync()
             if self.oldest:
@@ -430,14 +430,6 @@ class Journal:
             with self._tail_lock:
                 self.lap, self._used_bytes, self._durable_bytes = lap, 0, 0
             self.failed = False
-
-    def _is_in_place(self) -> bool:
-        """Whether the file was neither deleted nor replaced."""
-        try:
-            status = os.stat(self._file_name)  # noqa: PTH116 - once per group: half the cost of Path.stat
-        except OSError:
-            return False
-        return (status.st_dev, status.st_ino) == self._place
 
     def _want_flush(self) -> None:
         for store in list(self.oldest):
@@ -470,6 +462,15 @@ class Journal:
             os.close(self._fd)
             os.close(self._sync_fd)
             self._fd = self._sync_fd = -1
+
+
+def is_in_place(file_name: str, place: tuple[int, int] | None) -> bool:
+    """Whether the file of that name has this device and inode: it was neither deleted nor replaced."""
+    try:
+        status = os.stat(file_name)  # noqa: PTH116 - twice per group: half the cost of Path.stat
+    except OSError:
+        return False
+    return (status.st_dev, status.st_ino) == place
 
 
 def title_of(journal_id: str, magic: bytes = MAGIC) -> bytes:

@@ -12,8 +12,10 @@ assignment; the owner merges layers when a batch begins, which ends all views.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -32,9 +34,9 @@ from ..contract import (
 )
 from ..lmdb_reading import JOURNAL_KEY
 from ..lmdb_store import LmdbStore
-from .journal import HALF_BYTES, Journal, JournalFull
-from .replay import row_of, write_layer
-from .row_layers import Row, RowLayer, Rows, rows_between, value_of
+from .journal import HALF_BYTES, Journal, JournalFull, is_in_place
+from .replay import row_of, write_changes
+from .rows import Row, Rows, merged
 
 JOURNALED_BYTES_MAX: Final = 36 << 10
 """A batch that expects more goes straight into the store's file: writing it twice would cost more than the wait. Twenty
@@ -51,6 +53,46 @@ much as both halves of the journal; a smaller bound writes smaller batches into 
 more often. `bench/footprint.py` shows the memory, `bench/compare.py REF --cells '*-w1,*-w20'` the time."""
 
 assert JOURNALED_BYTES_MAX <= UNSYNCED_BYTES_MAX <= HALF_BYTES // 16, "a half has room for a batch of each store"
+
+
+class RowLayer:
+    """Changed rows by table, over those of the file: what a batch has written, or what is pending. `byte_count` is
+    about the memory that they take, once it is known. Belongs to the owner; once its batch is being committed, a layer
+    does not change any more."""
+
+    __slots__ = ("_sorted", "byte_count", "tables")
+
+    def __init__(self) -> None:
+        self.tables: dict[str, dict[bytes, bytes | None]] = {}
+        self.byte_count = 0
+        self._sorted: dict[str, list[bytes]] = {}  # the keys that tables had when they were scanned last
+
+    def complete(self, byte_count: int) -> None:
+        """Nothing is added any more."""
+        self.byte_count = byte_count
+        self._sorted.clear()
+
+    def merge(self, newer: RowLayer) -> None:
+        """Take over the changes of a newer layer."""
+        for name, changes in newer.tables.items():
+            if name in self.tables:
+                self.tables[name].update(changes)
+            else:
+                self.tables[name] = dict(changes)
+        self.byte_count += newer.byte_count
+
+    def keys(self, table: str, start: bytes, stop: bytes) -> Sequence[bytes]:
+        """Return the changed keys with start <= key < stop, ascending."""
+        rows = self.tables.get(table)
+        if not rows:
+            return ()
+        keys = self._sorted.get(table)
+        if keys is None:
+            keys = self._sorted[table] = sorted(rows)
+        elif len(keys) < len(rows):
+            keys += islice(reversed(rows), len(rows) - len(keys))  # those that came later
+            keys.sort()
+        return keys[bisect_left(keys, start) : bisect_left(keys, stop)]
 
 
 class JournaledStore:
@@ -127,8 +169,9 @@ class JournaledStore:
         if self.committed is not None or self._file_number is not None:
             self._know_pending()
         journal = self.journal
-        if not frees:  # the file must have room for what the journal takes
-            self.file.keep_reserve(self._pending.byte_count + expected_bytes)
+        file_bytes = self._pending.byte_count + expected_bytes
+        if not frees and file_bytes > self.file.batch_bytes_max:  # the file must have room for what the journal takes
+            self.file.keep_reserve(file_bytes)
         if (
             expected_bytes <= self._journaled_bytes_max
             and self._pending.byte_count <= PENDING_BYTES_MAX
@@ -217,7 +260,7 @@ class JournaledStore:
         pending = self._pending
         batch = self.file.begin(expected_bytes + pending.byte_count, frees=True)
         try:
-            write_layer(batch, pending)
+            write_changes(batch, pending.tables)
         except BaseException:
             batch.abort()
             raise
@@ -261,12 +304,12 @@ class LayeredView(Closing):
     def get(self, table: str, key: bytes) -> bytes | None:
         """Return the value at `key`; see `contract.View.get`."""
         self._refuse_stale()
-        return value_of(self._layers, self._file.get, table, key)
+        return _value_of(self._layers, self._file.get, table, key)
 
     def scan(self, table: str, start: bytes, stop: bytes, limit: int) -> list[Row]:
         """Return rows in key order; see `contract.View.scan`."""
         self._refuse_stale()
-        return rows_between(self._layers, self._file.scan, table, start, stop, limit)
+        return _rows_between(self._layers, self._file.scan, table, start, stop, limit)
 
     def close(self) -> None:
         self._file.close()
@@ -292,12 +335,12 @@ class JournaledBatch(Closing):
     def get(self, table: str, key: bytes) -> bytes | None:
         """Return the value at `key`, own writes included."""
         self._refuse_over()
-        return value_of(self._layers, self._stored().get, table, key)
+        return _value_of(self._layers, self._stored().get, table, key)
 
     def scan(self, table: str, start: bytes, stop: bytes, limit: int) -> list[Row]:
         """Return rows in key order, own writes included."""
         self._refuse_over()
-        return rows_between(self._layers, self._stored().scan, table, start, stop, limit)
+        return _rows_between(self._layers, self._stored().scan, table, start, stop, limit)
 
     def _stored(self) -> View:
         if self._file is None:
@@ -373,7 +416,8 @@ class JournaledBatch(Closing):
             if store.failpoint is not None:
                 store.failpoint("batch-applied")
                 store.failpoint("commit-started")
-            store.file.refuse_other_file()
+            if not is_in_place(store.file.file_name, store.file.place):
+                store.file.refuse_other_file()
         except BaseException as error:
             self._end()
             if isinstance(error, Exception):
@@ -403,6 +447,39 @@ class JournaledBatch(Closing):
     def _refuse_over(self) -> None:
         if self.state is not BatchState.OPEN:
             raise StoreError(self._store.path, f"this batch is {self.state}")
+
+
+def _value_of(
+    layers: Sequence[RowLayer], stored: Callable[[str, bytes], bytes | None], table: str, key: bytes
+) -> bytes | None:
+    """Return the value at `key` in the newest of `layers` that has it, or in what is `stored`; newest layer last."""
+    for layer in reversed(layers):
+        rows = layer.tables.get(table)
+        if rows is not None and key in rows:
+            return rows[key]
+    return stored(table, key)
+
+
+def _rows_between(
+    layers: Sequence[RowLayer],
+    stored: Callable[[str, bytes, bytes, int], list[Row]],
+    table: str,
+    start: bytes,
+    stop: bytes,
+    limit: int,
+) -> list[Row]:
+    """Return up to `limit` rows with start <= key < stop of `layers` over what is `stored`; newest layer last."""
+    changed: dict[bytes, bytes | None] = {}
+    for layer in layers:
+        keys = layer.keys(table, start, stop)
+        if keys:
+            rows = layer.tables[table]
+            changed.update([(key, rows[key]) for key in keys])
+    if not changed or limit <= 0:
+        return stored(table, start, stop, limit)
+    deleted_count = list(changed.values()).count(None)
+    below = iter(stored(table, start, stop, limit + deleted_count))
+    return list(islice(merged(below, changed, iter(sorted(changed))), limit))
 
 
 def _bad_key(key: bytes) -> ValueError:

@@ -46,7 +46,7 @@ from .journal import (
     lap_record,
     title_of,
 )
-from .row_layers import Rows
+from .rows import Rows
 
 
 class Case(Enum):

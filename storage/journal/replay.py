@@ -14,7 +14,7 @@ from ..contract import META_TABLE, Batch, Durability
 from ..lmdb_reading import JOURNAL_KEY, StoreReader
 from ..lmdb_store import LmdbStore
 from .reading import Entry
-from .row_layers import Row, RowLayer, merged
+from .rows import Row, Rows, merged
 
 _NUMBER: Final = struct.Struct(">Q")
 
@@ -36,7 +36,7 @@ class RowsWithJournal:
 
     def __init__(self, file: StoreReader, journal_id: str, entries: Iterable[Entry]) -> None:
         self._file = file
-        self._changes = _layer_of(lacking(file.journal(), journal_id, entries)).tables
+        self._changes = _changes_of(lacking(file.journal(), journal_id, entries))
 
     def rows(self, table: str) -> Iterator[Row]:
         """Yield the rows of a table in key order. StoreError."""
@@ -56,23 +56,23 @@ def replay(path: Path, tables: Sequence[str], journal_id: str, entries: Iterable
         newer = lacking(row, journal_id, entries)
         if newer:
             with store.begin(sum(entry.byte_count for entry in newer), frees=True) as batch:
-                write_layer(batch, _layer_of(newer))
+                write_changes(batch, _changes_of(newer))
                 batch.put(META_TABLE, JOURNAL_KEY, row_of(journal_id, newer[-1].number))
                 batch.commit()
     finally:
         store.close()
 
 
-def _layer_of(entries: Iterable[Entry]) -> RowLayer:
-    rows = RowLayer()
+def _changes_of(entries: Iterable[Entry]) -> dict[str, dict[bytes, bytes | None]]:
+    rows: dict[str, dict[bytes, bytes | None]] = {}
     for entry in entries:
         for table, changes in entry.rows.items():
-            rows.table(table).update(changes)
+            rows.setdefault(table, {}).update(changes)
     return rows
 
 
-def write_layer(batch: Batch, rows: RowLayer) -> None:
-    """Write the changes of a layer into a batch of a file. StoreError."""
-    for table, changes in rows.tables.items():
+def write_changes(batch: Batch, rows: Rows) -> None:
+    """Write changes into a batch of a file. StoreError."""
+    for table, changes in rows.items():
         batch.put_rows(table, sorted((key, value) for key, value in changes.items() if value is not None))
         batch.delete_rows(table, [key for key, value in changes.items() if value is None])

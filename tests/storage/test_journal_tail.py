@@ -369,7 +369,7 @@ def test_a_deleted_journal_keeps_no_file_from_taking_the_rows(
     journal: Journal, disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(journal, row(1))
-    monkeypatch.setattr(journal, "_is_in_place", lambda: False)
+    monkeypatch.setattr("emubus.storage.journal.journal.is_in_place", lambda *_: False)
     (error,) = journal.commit([row(2)])
     assert isinstance(error, JournalFull)
     disk.took()
