@@ -316,6 +316,19 @@ async def test_a_deferred_message_carries_its_lock_token(both: Together) -> None
     assert (await ask("update-disposition", settled)).status == 410
 
 
+async def test_a_message_is_settled_by_its_lock_token_over_another_connection(both: Together) -> None:
+    await both.send(message("m"))
+    both.wire.attach_receiver("q", credit=1)
+    (transfer,) = await both.frames(TRANSFER)
+    other = Together(both.broker, both.clock)
+    settled = {"disposition-status": "completed", "lock-tokens": Array(0x98, (UUID(bytes_le=transfer.get(2)),))}
+    assert (await Asker(other.wire)("update-disposition", settled)).status == 200
+    other.wire.lose()
+    both.wire.dispose(accepted, 0)
+    (answer,) = await both.frames(DISPOSITION)
+    assert answer.get(4).value[0].value[0] == "com.microsoft:message-lock-lost"
+
+
 # ---- transactions
 
 

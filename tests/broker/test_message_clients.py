@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import proton
 import pytest
-from azure.servicebus import ServiceBusMessage
+from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus._pyamqp._decode import decode_payload
 from azure.servicebus._pyamqp._encode import encode_payload
 from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
@@ -99,6 +100,16 @@ def test_a_message_of_the_python_sdk_is_read_back_by_the_python_sdk(ttl_ms: int 
     assert read.message_annotations[b"x-opt-partition-key"] == b"session"
     assert read.application_properties == {b"a": 1, b"b": b"x"}
     assert b"".join(bytes(part) for part in read.data or ()) == b"body"
+
+
+def test_the_bytes_of_a_delivery_are_a_message_of_the_python_sdk_without_a_receiver() -> None:
+    stored = parse_message(written_by_azure(message_id="id-1", subject="s", application_properties={"a": 1}))
+    message = ServiceBusReceivedMessage.from_bytes(deliver(stored.stored(ENQUEUED_AT, TTL_MS), lock_token=TAG))
+    assert (message.message_id, message.subject, message.application_properties) == ("id-1", "s", {b"a": 1})
+    assert (message.sequence_number, message.delivery_count, message.lock_token) == (17, 2, TOKEN)
+    assert message.enqueued_time_utc == datetime.fromtimestamp(ENQUEUED_AT / 1000, UTC)
+    assert message.locked_until_utc == message.enqueued_time_utc + timedelta(seconds=30)
+    assert message.expires_at_utc == message.enqueued_time_utc + timedelta(milliseconds=TTL_MS)
 
 
 @pytest.mark.parametrize("key", ["key", "k" * 128, "ä" * 128])

@@ -398,7 +398,7 @@ class Sdk:
     def reset(self, *, cross_entity: bool = False, retries: Mapping[str, int] | None = None) -> None:
         """Close everything that was opened through the driver; the next client may be one across entities.
 
-        JavaScript's may have retries of its own: `max` of them, `delay_ms` apart, `try_ms` for each try.
+        JavaScript's and Python's may have retries of their own: `max` of them, `delay_ms` apart, `try_ms` for each try.
         """
         if self._driver.alive:
             self._request("reset", cross_entity=cross_entity or None, retries=retries)

@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from emubus.conditions.faults import FaultKind, FaultOperation
 from emubus.testing import EmubusServer
 
 from ..amqp.wire import ATTACH, DETACH, Frame
@@ -169,6 +170,18 @@ def test_a_settlement_that_is_lost_brings_the_message_back(sdk: Sdk, server: Emu
     server.advance(LOCK_MS)
     again = sdk.receiver(queue).receive_one()
     assert (again.body, again.delivery_count) == ("x", 1)
+
+
+@only_clients("python-sync", "python-aio", "javascript")
+def test_a_request_whose_answer_is_lost_is_sent_again_when_its_try_ends(
+    sdk: Sdk, server: EmubusServer, queue: str
+) -> None:
+    sdk.reset(retries={"max": 5, "try_ms": TRY_MS})  # without a limit of a try, it would wait for a minute
+    sdk.send(queue, {"body": "x"})
+    receiver = sdk.receiver(queue)
+    server.add_fault(FaultKind.MISSING_CONFIRMATION, entity=queue, operations=[FaultOperation.REQUEST], count=1)
+    assert [message.body for message in receiver.peek()] == ["x"]
+    assert server.clear_faults() == 0  # it has struck
 
 
 @only_clients("javascript", "java", "go")

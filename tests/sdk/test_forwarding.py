@@ -9,7 +9,7 @@ import pytest
 from .client import Sdk
 from .conftest import MakeQueue, MakeSubscription, MakeTopic
 from .driver import SdkError
-from .features import partitioned_only
+from .features import only_clients, partitioned_only, unpartitioned_only
 
 pytestmark = pytest.mark.sdk
 
@@ -56,6 +56,21 @@ def test_subscriptions_forward_to_queues_and_queues_to_topics(
     sdk.send(source, SENT)
     assert sdk.receiver(target).receive_one().as_sent() == SENT
     assert sdk.receiver(topic, subscription="here").receive_one().as_sent() == SENT
+
+
+@only_clients("javascript", "dotnet")
+@unpartitioned_only
+def test_what_is_forwarded_into_sessions_keeps_its_session_and_their_order(
+    sdk: Sdk, make_queue: MakeQueue, make_topic: MakeTopic, make_subscription: MakeSubscription
+) -> None:
+    target = make_queue(requires_session=True)
+    topic = make_topic()
+    make_subscription(topic, forward_to=target)
+    sessions = ("first", "second")
+    sdk.send(topic, *[{"body": f"{n}", "session_id": session} for n in range(3) for session in sessions], how="batch")
+    for session in sessions:
+        received = sdk.accept_session(target, session).receive_all(3)
+        assert [(each.session_id, each.body) for each in received] == [(session, f"{n}") for n in range(3)]
 
 
 @partitioned_only

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from .client import EMPTY_WAIT_MS, FIRST_EMPTY_WAIT_MS, Message, Sdk
-from .features import PREFETCHES_AGAIN_WHEN_IT_SETTLES
+from .features import PREFETCHES_AGAIN_WHEN_IT_SETTLES, only_clients
 
 pytestmark = pytest.mark.sdk
 
@@ -73,6 +73,18 @@ def test_messages_left_by_a_closed_receiver_go_to_the_next(sdk: Sdk, queue: str)
     received = sdk.receiver(queue).receive_all(3)
     assert sorted(message.body or "" for message in [taken, *received]) == ["0", "1", "2", "3"]
     assert [message.delivery_count for message in received] == [0] * 3
+
+
+@only_clients("python-sync", "python-aio", "dotnet")  # Java releases nothing when it closes
+def test_what_a_closed_receiver_fetched_ahead_goes_to_the_next_and_counts_as_no_delivery(sdk: Sdk, queue: str) -> None:
+    sdk.send(queue, *[{"body": f"{number:02}"} for number in range(20)], how="batch")
+    first = sdk.receiver(queue, prefetch=10)
+    taken = first.receive_one()
+    first.complete(taken)
+    first.close()
+    received = sdk.receiver(queue).receive_all(19)
+    assert sorted(message.body or "" for message in [taken, *received]) == [f"{number:02}" for number in range(20)]
+    assert [message.delivery_count for message in received] == [0] * 19
 
 
 def test_a_prefetching_receiver_gets_every_message_once(sdk: Sdk, queue: str) -> None:

@@ -45,8 +45,14 @@ def test_p24_a_scheduled_message_arrives_when_its_time_has_come(sdk: Sdk, queue:
 def test_a_message_sent_for_later_is_scheduled(sdk: Sdk, queue: str, server: EmubusServer) -> None:
     at = server.clock.now_ms() + LATER_MS
     sdk.send(queue, {"body": "later", "scheduled_at_ms": at}, {"body": "now"})
+    sdk.send(queue, {"body": "never", "scheduled_at_ms": at})
     receiver = sdk.receiver(queue)
-    assert {message.body: message.state for message in receiver.peek_all()} == {"later": "scheduled", "now": "active"}
+    seen = {message.body: message for message in receiver.peek_all()}
+    assert {body: message.state for body, message in seen.items()} == {
+        **dict.fromkeys(("later", "never"), "scheduled"),
+        "now": "active",
+    }
+    sdk.cancel_scheduled(queue, seen["never"].sequence_number)
     receiver.complete(receiver.receive_one())
     server.advance(LATER_MS)
     message = receiver.receive_one()

@@ -19,6 +19,7 @@ from .features import (
     clients_with,
     clients_without,
     everyone,
+    only_clients,
     partitioned_only,
     unpartitioned_only,
 )
@@ -278,6 +279,17 @@ def test_sessions_and_plain_receivers_do_not_mix(sdk: Sdk, queue: str, make_queu
     assert refusal(sdk, make_queue()) == "not-allowed"
 
 
+@only_clients("javascript", "dotnet")  # Python and Go attach a receiver before they peek
+@partitioned_only
+def test_a_receiver_without_session_sees_the_messages_of_all_sessions(sdk: Sdk, queue: str) -> None:
+    send(sdk, queue, "a", "1", "2")
+    send(sdk, queue, "b", "3")
+    held = sdk.accept_session(queue, "a")
+    seen = sdk.receiver(queue).peek_all()
+    assert sorted((message.session_id, message.body) for message in seen) == [("a", "1"), ("a", "2"), ("b", "3")]
+    held.close()
+
+
 @partitioned_only
 def test_a_message_without_session_is_refused(sdk: Sdk, queue: str) -> None:
     with pytest.raises(SdkError) as refused:
@@ -323,6 +335,20 @@ def test_p24_sessions_with_messages_or_state_are_listed(sdk: Sdk, queue: str, se
     late.set_state(STATE)
     assert sorted(sdk.list_sessions(queue)) == ["early state", "late state", "with messages"]
     assert sdk.list_sessions(queue, updated_after_ms=between) == ["late state"]
+
+
+@clients_with("session_list")
+@partitioned_only
+def test_p24_the_sessions_of_a_subscription_are_listed(
+    sdk: Sdk, make_topic: MakeTopic, make_subscription: MakeSubscription, server: EmubusServer
+) -> None:
+    topic = make_topic()
+    first, second = (make_subscription(topic, name, requires_session=True) for name in ("first", "second"))
+    send(sdk, topic, "of both", "x")
+    sdk.accept_session(topic, "of one", subscription=second).set_state(STATE)
+    assert sdk.list_sessions(topic, first) == ["of both"]
+    assert sorted(sdk.list_sessions(topic, second)) == ["of both", "of one"]
+    assert sdk.list_sessions(topic, second, updated_after_ms=server.clock.now_ms() - 60_000) == ["of one"]
 
 
 @clients_with("session_list")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from emubus.broker.model.descriptions import RuleDescription, TrueFilter
+from emubus.testing import EmubusServer
 
 from .client import How, Sdk
 from .conftest import MakeSubscription, MakeTopic
 from .driver import SdkError
-from .features import partitioned_only
+from .features import only_clients, partitioned_only
 
 pytestmark = pytest.mark.sdk
 
@@ -129,6 +130,19 @@ def test_a_topic_itself_cannot_be_received_from(
     sdk.send(topic, SENT)
     with pytest.raises(SdkError):
         sdk.receiver(topic).receive()
+
+
+@only_clients("javascript", "dotnet")  # Python and Go attach a receiver before they peek
+@partitioned_only
+def test_messages_that_are_scheduled_in_a_topic_are_seen_under_its_name_and_nowhere_else(
+    sdk: Sdk, make_topic: MakeTopic, make_subscription: MakeSubscription, server: EmubusServer
+) -> None:
+    topic = make_topic()
+    name = make_subscription(topic)
+    (number,) = sdk.schedule(topic, server.clock.now_ms() + 60_000, {"body": "later"})
+    (seen,) = sdk.receiver(topic).peek()
+    assert (seen.body, seen.state, seen.sequence_number) == ("later", "scheduled", number)
+    assert sdk.receiver(topic, subscription=name).peek() == []
 
 
 @partitioned_only

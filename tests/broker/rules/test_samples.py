@@ -169,6 +169,26 @@ def test_the_program_of_orders() -> None:
     assert sorted(int(str(user["quantity"])) for user, _ in got["ColorRed"]) == [2, 2, 5, 5]
 
 
+def test_the_program_of_colors() -> None:
+    """Four subscriptions and nine messages, as the samples of .NET and JavaScript have them."""
+    index = RuleIndex()
+    for name, rule in {
+        "NoFilter": RuleDescription("$Default", TrueFilter()),
+        "Red": RuleDescription("RedSqlRule", SqlFilter("Color = 'Red'")),
+        "Blue": RuleDescription("BlueSqlRule", SqlFilter("Color = 'Blue'"), "SET Color = 'BlueProcessed'"),
+        "Important": RuleDescription("i", CorrelationFilter(label="Red", correlation_id="important")),
+    }.items():
+        index.put_subscription(name, [rule])
+    got: dict[str, list[object]] = {}
+    for color in ("Red", "Blue", "Green"):
+        for correlation_id in (None, "important", "notimportant"):
+            for match in index.matches(context({"Color": color}, label=color, correlation_id=correlation_id)):
+                copies = [copy.application_properties()["Color"] for copy in match.copies]
+                got.setdefault(match.subscription, []).extend(copies)
+    assert sorted(map(str, got.pop("NoFilter"))) == ["Blue"] * 3 + ["Green"] * 3 + ["Red"] * 3
+    assert got == {"Red": ["Red"] * 3, "Blue": ["BlueProcessed"] * 3, "Important": ["Red"]}
+
+
 def test_five_matching_rules_two_of_them_with_an_action_make_three_messages() -> None:
     index = RuleIndex()
     plain = [RuleDescription(f"plain{number}", SqlFilter(f"n < {number}")) for number in (5, 6, 7)]

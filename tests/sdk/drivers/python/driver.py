@@ -76,6 +76,16 @@ def connecting(connection_string: str, ca_file: str | None, transport: str) -> J
     return options
 
 
+def retrying(max: int | None = None, delay_ms: int | None = None, try_ms: int | None = None) -> JSON:  # noqa: A002
+    """The options of the client for limits of its retries; what is not given stays as it is."""
+    options: JSON = {
+        "retry_total": max,
+        "retry_backoff_factor": None if delay_ms is None else delay_ms / 1000,
+        "try_timeout": None if try_ms is None else try_ms / 1000,
+    }
+    return {name: value for name, value in options.items() if value is not None}
+
+
 class Receiver:
     """One open receiver and the messages that were received through it and are not settled yet."""
 
@@ -152,7 +162,8 @@ class Driver:
         self._face = face
         self._module: Any = asynchronous if face == "aio" else plain
         self._connection_string = connection_string
-        self._options = CLIENT_OPTIONS | connecting(connection_string, ca_file, transport)
+        self._usual_options = CLIENT_OPTIONS | connecting(connection_string, ca_file, transport)
+        self._options = self._usual_options
         self._administration = Administration(face, connection_string, ca_file)
         self._client: Any = None
         self._senders: dict[str, Any] = {}
@@ -340,7 +351,7 @@ class Driver:
     async def op_receiver_close(self, receiver: str) -> None:
         await done(self._receivers.pop(receiver).link.close())
 
-    async def op_reset(self) -> None:
+    async def op_reset(self, retries: JSON | None = None) -> None:
         """Give everything back, behind the answer: closing takes this SDK half a second for each receiver."""
         links = [opened.link for opened in self._receivers.values()] + list(self._senders.values())
         client, self._client = self._client, None
@@ -348,6 +359,7 @@ class Driver:
         closables = [*links, *([] if client is None else [client]), *self._administration.give_back()]
         if closables:
             self._closing.start(closables)
+        self._options = self._usual_options | retrying(**(retries or {}))
         self._closing.raise_failure()
 
     async def op_close(self) -> None:
