@@ -9,9 +9,7 @@ from __future__ import annotations
 import base64
 from typing import Any, Literal
 
-from .driver import DriverProcess
-
-REQUEST_SECONDS_MAX = 25.0
+from .driver import REQUEST_SECONDS_MAX, DriverProcess
 
 Kind = Literal["queues", "topics", "subscriptions", "rules"]
 Ref = dict[str, str]

@@ -14,14 +14,13 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from .administration import Administration
-from .driver import DriverProcess, SdkError
+from .driver import REQUEST_SECONDS_MAX, DriverProcess, SdkError
 
 Spec = Mapping[str, Any]  # a "message in" of the protocol
 How = Literal["single", "list", "batch"]
 Mode = Literal["peek-lock", "receive-and-delete"]
 SubQueue = Literal["dead-letter", "transfer-dead-letter"]
 
-REQUEST_SECONDS_MAX = 25.0
 ARRIVAL_WAIT_MS = 5_000  # how long a message that was sent may take to arrive
 RECONNECT_WAIT_MS = 15_000  # the same where the SDK has a link or connection to open anew first
 EMPTY_WAIT_MS = 300  # how long a receiver waits where nothing is expected

@@ -21,6 +21,7 @@ from .prepare import Client, prepare
 
 STDERR_TAIL_BYTES = 4000
 CLOSE_SECONDS_MAX = 120.0  # only for drivers that hang: old SDKs end late on a busy machine
+REQUEST_SECONDS_MAX = 90.0  # ends a hang; an answer that is due takes no more on a busy machine
 WARM_UP_REQUESTS = 2  # `hello`, which starts the program, and the first request that connects
 
 

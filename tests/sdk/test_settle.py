@@ -16,7 +16,7 @@ from .features import TAKES_A_REFUSED_DEAD_LETTER_FOR_DONE, only_clients
 
 pytestmark = pytest.mark.sdk
 
-AT_ONCE_S = 15.0  # an SDK waits at least 20 s for an answer that does not come, and then settles otherwise [wire 5.7]
+AT_ONCE_S = 30.0  # an SDK waits at least 40 s for an answer that does not come, and then settles otherwise [wire 5.7]
 LOCK_MS = 60_000
 SENT = {"body": "x", "message_id": "the message", "properties": {"colour": "red", "size": "large"}}
 

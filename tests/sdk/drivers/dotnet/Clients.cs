@@ -10,7 +10,7 @@ namespace Emubus.Driver;
 /// </summary>
 internal sealed class Clients(Arguments arguments)
 {
-    private static readonly TimeSpan TryTimeout = TimeSpan.FromSeconds(10);
+    private static readonly TimeSpan TryTimeout = TimeSpan.FromSeconds(20);
 
     private readonly Dictionary<string, ServiceBusSender> _senders = [];
     private readonly Dictionary<(string, string), ServiceBusRuleManager> _ruleManagers = [];

@@ -16,7 +16,7 @@ import (
 const (
 	sdkModule  = "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	retryDelay = 100 * time.Millisecond
-	tryTimeout = 10 * time.Second
+	tryTimeout = 20 * time.Second
 )
 
 var modes = map[string]azservicebus.ReceiveMode{

@@ -35,7 +35,7 @@ if (status !== null) process.exit(status);
 const sdk = await import(ARGUMENTS.packageName);
 
 const CLIENT_OPTIONS = {
-  retryOptions: { maxRetries: 1, retryDelayInMs: 100, timeoutInMs: 10000, mode: sdk.RetryMode.Fixed },
+  retryOptions: { maxRetries: 1, retryDelayInMs: 100, timeoutInMs: 20000, mode: sdk.RetryMode.Fixed },
 };
 const RETRIES = ({ max, delay_ms: delayMs, try_ms: tryMs }) => ({
   ...(max == null ? {} : { maxRetries: max }),

@@ -41,10 +41,10 @@ CLIENT_OPTIONS: JSON = {
     "retry_mode": "fixed",
     "retry_backoff_factor": 0.1,
     "retry_backoff_max": 1,
-    "try_timeout": 10,
+    "try_timeout": 20,
 }
 LINK_OPTIONS: JSON = {
-    "timeout": 10,
+    "timeout": 20,
     "keep_alive": 0,  # its thread would make each close wait for up to a second
 }
 SUB_QUEUES = {

@@ -35,7 +35,7 @@ final class Clients {
         "peek-lock", ServiceBusReceiveMode.PEEK_LOCK,
         "receive-and-delete", ServiceBusReceiveMode.RECEIVE_AND_DELETE);
 
-    private static final Duration TRY_TIMEOUT = Duration.ofSeconds(10);
+    private static final Duration TRY_TIMEOUT = Duration.ofSeconds(20);
     /** What the SDK keeps for itself of the try timeout when it tells the server how long to wait. */
     private static final Duration TRY_MARGIN = Duration.ofSeconds(1);
 
