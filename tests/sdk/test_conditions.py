@@ -223,7 +223,7 @@ def test_a_send_that_waits_for_another_store_fails_and_is_stored_all_the_same(
     sdk: Sdk, queue: str, server: EmubusServer, outages: Outages
 ) -> None:
     outages.begin()
-    with server.conditions("reroute-slow", entity=queue, ms_min=30_000, ms=30_000) as on:
+    with server.conditions("reroute-slow", entity=queue, ms_min=15_000, ms=15_000) as on:
         assert refused_to_send(sdk, queue).kind == "timeout"  # its context ends after 20 seconds
         assert on.report.struck_count == 1
         outages.end()
