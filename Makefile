@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 CLIENTS := tests/sdk tests/examples # wait for builds, then mostly for their servers
 HEAVY := tests/spark tests/web # more than one processor, or a browser
 LONG := $(addprefix tests/,crash attack codec amqp broker commands http operations refusals storage web spark/codec \
-	spark/acceptance examples/test_languages.py)
+	spark/acceptance sdk examples/test_languages.py emubus/test_damaged_folders.py emubus/test_config_schema.py)
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
 .PHONY: serve test test-heavy test-clients test-parts test-long long-tests kill-rounds simulation try-dist conformance prepare check bench fast dist clean

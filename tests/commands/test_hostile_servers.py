@@ -61,7 +61,7 @@ CLIENTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
 }
 WITHOUT_SERVER = {"serve", "health", "check", "ca", "connection-string", "token", "completion"}
 RUNS = [arguments for runs in CLIENTS.values() for arguments in runs]
-MUTATIONS = 700
+MUTATIONS = 200
 """Answers with a wrong member that the suite tries, of some ten thousand; all with EMUBUS_TEST_LONG."""
 
 

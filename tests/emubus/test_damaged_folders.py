@@ -17,6 +17,7 @@ from typing import Any, Final
 import pytest
 
 from ..programs import PROGRAM_S_MAX
+from ..rounds import rounds
 from .folders.opening import rows_of
 from .folders.small import MESSAGES, copy, groups, journals, run
 
@@ -201,7 +202,8 @@ def test_a_folder_whose_parts_are_missing_foreign_or_older_is_refused(made: Path
 @pytest.mark.parametrize("state", ["closed", "open"])
 def test_a_folder_with_a_damaged_page_is_refused_or_served_rightly(made: Path, state: str, tmp_path: Path) -> None:
     expected = intact_rows(made, state, tmp_path)
-    found = outcomes(tmp_path, made / state, list(damages(made, state)))
+    every = list(damages(made, state))
+    found = outcomes(tmp_path, made / state, random.Random(3).sample(every, rounds(len(every) // 4, len(every))))
     wrong = {
         name: each
         for name, each in found.items()

@@ -19,6 +19,7 @@ from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from emubus.testing import EmubusServer
 
+from ..rounds import IS_LONG
 from .client import Sdk
 from .driver import PLAIN, DriverProcess, Way
 from .prepare import ALL_CLIENTS, CLIENTS, OLDER, PrepareError, prepare
@@ -155,22 +156,23 @@ def client_of(item: pytest.Item) -> str | None:
     return None if callspec is None else callspec.params.get("sdk")
 
 
-def is_repetition(item: pytest.Item) -> bool:
-    """Whether a test is one of an older SDK on an unpartitioned entity that runs on a partitioned one, too.
+def repeated_by(item: pytest.Item) -> list[str]:
+    """The ids of tests that try what this one tries, so that it may be left out where one of them runs.
 
-    Older versions of an SDK differ in the frames that they write and expect, which are the same for both.
+    Older versions of an SDK differ in the frames that they write and expect. These are the same for partitioned and
+    unpartitioned entities, and for the two faces of the SDK for Python, whose newest version runs with both.
     """
-    callspec = getattr(item, "callspec", None)
-    client = client_of(item)
-    return client in OLDER_CLIENTS and callspec is not None and callspec.id.split("-").count("unpartitioned") == 1
+    client, name = client_of(item), item.nodeid
+    if client not in OLDER_CLIENTS:
+        return []
+    others = [name.replace("unpartitioned", "partitioned"), name.replace("python-aio-7", "python-sync-7")]
+    return [other for other in others if other != name]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out repetitions, and begin with the tests that mostly wait: the others run beside them."""
+    """Leave out repetitions (in the long form none), and begin with the tests that mostly wait."""
     names = {item.nodeid for item in items}
-    repeated = {
-        item for item in items if is_repetition(item) and item.nodeid.replace("unpartitioned", "partitioned") in names
-    }
+    repeated = {item for item in items if not IS_LONG and not names.isdisjoint(repeated_by(item))}
     if repeated:
         config.hook.pytest_deselected(items=list(repeated))
         items[:] = [item for item in items if item not in repeated]

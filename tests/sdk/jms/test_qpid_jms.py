@@ -28,6 +28,7 @@ from emubus.tls import FOLDER
 
 from ...building import build
 from ...crash.server import ServerProcess
+from ...rounds import rounds
 from ...toolchains import BRIEF_JAVA
 from .prepare import BUILDS, jar
 
@@ -45,6 +46,8 @@ SCENARIOS: Final = (
     *("detached-links", "killed"),
 )
 WITH_MESSAGES: Final = ("foreign-messages", "expired-in-buffer")
+PAIRS: Final = [("qpid-jms-1", "library"), ("qpid-jms-2", "qpid"), ("qpid-jms-1", "qpid"), ("qpid-jms-2", "library")]
+"""Generation and what finds destinations, each of them in the first two; a pair takes 15 s of processor time."""
 SENDS: Final = SharedKey("Sends", "Sends", frozenset({Right.SEND}))
 CONFIG_OF_KILLED: Final = (
     '{"UserConfig": {"Namespaces": [{"Name": "sbemulatorns", '
@@ -66,11 +69,7 @@ def others(tls_folder: Path) -> Iterator[list[EmubusServer]]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    ("jms_client", "kind"),
-    [("qpid-jms-1", "qpid"), ("qpid-jms-2", "qpid"), ("qpid-jms-1", "library"), ("qpid-jms-2", "library")],
-    ids=["qpid-jms-1", "qpid-jms-2", "azure-servicebus-jms-1", "azure-servicebus-jms-2"],
-)
+@pytest.mark.parametrize(("jms_client", "kind"), rounds(PAIRS[:2], PAIRS))
 def test_the_scenarios_of_jms_pass_and_only_what_is_durable_is_left(
     jms_client: str, kind: str, tls_folder: Path, trust: list[str], others: list[EmubusServer], tmp_path: Path
 ) -> None:
