@@ -170,7 +170,8 @@ class Connection(asyncio.Protocol):
                 goes_on = (at < len(data) or frames.has_left) and self._clock.stopwatch_us() < until_us
             if goes_on:
                 at = self._handle_in_goes(data, at, until_us)
-            flow.measure()
+            if flow.pending_bytes + flow.unwritten_bytes + flow.partial_bytes > flow.kept_bytes:
+                flow.measure()
             self._flush()
         except Exception as error:
             self.crash(error)

@@ -27,7 +27,7 @@ from ..partition.records import (
     Record,
     message_key,
 )
-from ..stores.counts import Histogram
+from ..stores.batch_runner import Histogram
 from ..stores.outage import HEALTHY, Outage
 from ..stores.recovery import Failure
 from ..stores.worker import Worker

@@ -26,8 +26,8 @@ from ..model.profiles import Limits, limits_over, message_bytes_max
 from ..partition.contract import Delays, NoObserver, Observer
 from ..partition.records import topic_bytes
 from ..partition.state import forwarded_from
+from ..stores.batches import Pace
 from ..stores.committer import Committer
-from ..stores.pace import Pace
 from ..stores.recovery import Recovery
 from ..stores.worker import Worker
 from .dispatcher import ReceiveQuota

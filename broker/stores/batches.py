@@ -1,11 +1,13 @@
-"""Forms batches of requests: puts receives first, estimates written bytes, limits a batch, splits one that fails.
+"""Forms batches of requests: puts receives first, estimates written bytes, limits a batch, splits one that fails, and
+has one wait while the batches of all stores have used their part of a turn of the event loop.
 
 Knows which requests have messages, and that a topic copies a message for each subscription. Does not know how a
-partition executes a request (`partition`), and stores and commits (`worker`).
+partition executes a request (`partition`), nor how a batch is executed and committed (`batch_runner`).
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -37,10 +39,19 @@ LARGE_COUNT: Final = 32  # so is one with a request that receives more messages
 REQUEST_BYTES: Final = 512  # allowance per request, and per copy, for rows besides the messages
 FIRST_COUNT_MAX: Final = 64  # receives of more messages take their turn behind completed ones
 RESUBMITTED_BYTES: Final = 4096  # assumed size of a message in a request that has only its number
+
+TURN_US: Final = 2_000
+"""Large batches begin until so much of a turn of the loop is used. With more, connections are heard later; with less,
+what sixteen stores do takes more turns, each with a look at all sockets."""
+
+SMALL_TURN_US: Final = 8_000
+"""Small ones begin until so much is used; stores without a disk never let the loop go else."""
+
 size_bytes_of: Final = attrgetter("size_bytes")  # of a message: a comprehension would be one more frame for each run
 _ADDING: Final = frozenset({Send, Schedule, StoreForwarded, Resubmit, Transfer, SetSessionState})
 _MAY_ADD: Final = frozenset({Commit, ProcessDue})
 
+assert TURN_US < SMALL_TURN_US, "a large batch would begin where a small one waits"
 assert LARGE_BYTES < BATCH_BYTES_MAX, "a batch would be full before it is large"
 assert REQUEST_BYTES < LARGE_BYTES, "a request that writes nothing but rows beside messages would be large"
 
@@ -177,3 +188,43 @@ def _of_transaction(request: Commit) -> tuple[int, int]:
         own_bytes += size_bytes
         with_copies_bytes += with_copies
     return own_bytes, with_copies_bytes
+
+
+class Pace:
+    """The time that the workers of all stores have used in this turn of the loop. Shared by those of a `Namespace`.
+
+    Without it, sixteen large batches that are ready together are one turn, and connections are heard behind it.
+    """
+
+    def __init__(self) -> None:
+        self.used_us = 0
+        """In this turn; a batch need not `wait` up to TURN_US."""
+        self._next_turn = asyncio.Event()
+
+    def add(self, used_us: int) -> None:
+        """A worker has worked for so many microseconds without waiting."""
+        if not self.used_us:
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+        self.used_us += used_us or 1
+
+    def _begin_turn(self) -> None:
+        self.used_us = 0
+        self._next_turn.set()
+        self._next_turn.clear()  # those that waited go on
+
+    async def pause(self) -> None:
+        """Let the loop turn, and wait for a turn that has time left."""
+        if not self.used_us:
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+            self.used_us = 1
+        await self._next_turn.wait()
+        while self.used_us > TURN_US:
+            await self._next_turn.wait()
+
+    async def wait(self, *, large: bool) -> None:
+        """Large batches wait for a turn that has time left, small ones for the next turn if much is used."""
+        if large:
+            while self.used_us > TURN_US:
+                await self._next_turn.wait()
+        elif self.used_us > SMALL_TURN_US:
+            await self._next_turn.wait()  # once: large ones would be ready before it in each

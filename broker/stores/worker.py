@@ -27,14 +27,13 @@ from ..partition.records import STATE, STATE_KEY, Counters, Home
 from ..partition.requests import DeleteRows, ExpireLocks, Request, Send, must_be_retried
 from ..partition.state import forwarded_from
 from .batch_runner import BatchRunner
-from .batches import Submitted, split_receives
+from .batches import Pace, Submitted, split_receives
 from .committer import Committer
 from .first_rows import first_rows
 from .health import StoreHealth
 from .matching import Matching
 from .open_partitions import OpenPartitions
 from .outage import Outage, OutageKind
-from .pace import Pace
 from .recovery import Failure
 from .timers import StoreTimers
 

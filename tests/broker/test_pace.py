@@ -8,8 +8,7 @@ from emubus.broker.address import SubQueue
 from emubus.broker.api import Complete, ReceiveMode
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.partition.requests import Receive, Settle
-from emubus.broker.stores.batches import LARGE_BYTES, LARGE_COUNT, REQUEST_BYTES, Submitted, next_batch
-from emubus.broker.stores.pace import TURN_US, Pace
+from emubus.broker.stores.batches import LARGE_BYTES, LARGE_COUNT, REQUEST_BYTES, TURN_US, Pace, Submitted, next_batch
 
 from .acts import nothing
 from .driving import Place
