@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 FOLDERS: Final = (
-    *("amqp", "broker", "codec", "conditions", "emubus", "spark_connector", "storage", "story", "telemetry", "web"),
+    *("amqp", "broker", "codec", "conditions", "declared", "emubus", "spark_connector", "storage", "story"),
+    *("telemetry", "templates", "web"),
 )
 DRAWN: Final = 20
 

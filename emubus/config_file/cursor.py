@@ -112,7 +112,7 @@ class Cursor:
         """Note what is passed over."""
         self.findings.warnings.append(self._problem(message))
 
-    def pass_over(self) -> None:
+    def warn_instead(self) -> None:
         """Make the last error a warning: what it is about has no effect."""
         error = self.findings.errors.pop()
         self.findings.warnings.append(replace(error, text=f"{error.text}: it is passed over"))

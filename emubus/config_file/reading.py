@@ -397,7 +397,7 @@ class _Reader:
                     values[row.field] = READERS[row.value](cursor)
                 except ConfigFileError:  # it is noted
                     if self.limits.profile is Profile.MS_EMULATOR and not row.is_microsofts:
-                        cursor.pass_over()
+                        cursor.warn_instead()
                 if row.value is Value.TARGET and values.get(row.field) is not None:
                     self.forwards.append(cursor)
         return values

@@ -262,7 +262,7 @@ class Delivery(Courier):
             self._postpone(line, error)
             heapq.heappush(self._waiting, (monotonic_s() + backoff_s(parcel.attempts - 1), serial, line))
         elif error.code is Code.MESSAGE_TOO_LARGE and not parcel.alone:
-            parcel.send_alone()
+            parcel.forbid_company()
             self.tally.repeated += 1
             self._ready.appendleft(line)
         elif len(parcel.rows) > 1 and error.code in DIVISIBLE:
@@ -299,7 +299,7 @@ class Delivery(Courier):
             self._slots += _cost(line.parcels[0])
             self._postpone(line, error)
             if error.code is Code.MESSAGE_TOO_LARGE:
-                line.parcels[0].send_alone()
+                line.parcels[0].forbid_company()
             self._ready.appendleft(line)
         self._in_flight.clear()
         super()._lost(error)

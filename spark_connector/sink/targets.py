@@ -53,7 +53,7 @@ class Parcel:
         """Whether a message session or partition key binds the messages together."""
         return self.key[1] is not None or self.key[2] is not None
 
-    def send_alone(self) -> None:
+    def forbid_company(self) -> None:
         """Nothing else may be in flight with it from now on."""
         self.alone = True
 

@@ -450,7 +450,7 @@ class Follower(Polling[Settler]):
 
     # ---- the end of the next batch
 
-    def _take(self, count_max: int | None, *, all_available: bool) -> tuple[Json, int] | None:
+    def _next_batch(self, count_max: int | None, *, all_available: bool) -> tuple[Json, int] | None:
         backlog = self._backlog
         assert backlog is not None
         start, extents, lost = backlog.start, backlog.extents, backlog.lost

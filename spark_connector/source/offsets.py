@@ -17,7 +17,7 @@ from ..errors import Code, ConnectorError
 from ..position import PARTITION_ID_MAX, PARTITION_SHIFT, first_number
 
 VERSION: Final = 1
-_WITHIN: Final = (1 << PARTITION_SHIFT) - 1
+_COUNTER_MASK: Final = (1 << PARTITION_SHIFT) - 1
 
 
 def partition_of(number: int) -> int:
@@ -54,9 +54,9 @@ class Offset:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON for Spark's checkpoint: numbers within their partitions, keys sorted."""
-        found: dict[str, Any] = {"v": VERSION, "e": self.entity, "p": _within(self.following)}
+        found: dict[str, Any] = {"v": VERSION, "e": self.entity, "p": _counters_of(self.following)}
         if self.start is not None:
-            found["start"] = _within(self.start)
+            found["start"] = _counters_of(self.start)
         if self.is_initial:
             found["initial"] = True
         if self.lost:
@@ -126,7 +126,7 @@ class SeenOffset:
         if self.batch is not None:
             found["batch"] = _flat(self.batch)
         if self.floors:
-            found["floors"] = _within(self.floors)
+            found["floors"] = _counters_of(self.floors)
         if self.left:
             found["left"] = _flat(self.left)
         if self.is_late:
@@ -288,8 +288,8 @@ def _unflattened(raw: Sequence[int]) -> tuple[Run, ...]:
     return tuple(found)
 
 
-def _within(numbers: Mapping[int, int]) -> dict[str, int]:
-    return {str(partition): numbers[partition] & _WITHIN for partition in sorted(numbers)}
+def _counters_of(numbers: Mapping[int, int]) -> dict[str, int]:
+    return {str(partition): numbers[partition] & _COUNTER_MASK for partition in sorted(numbers)}
 
 
 def _whole(numbers: Mapping[str, int]) -> dict[int, int]:

@@ -107,19 +107,19 @@ class Polling(ABC, Generic[S]):
         """Requests of the last look."""
 
     @abstractmethod
-    def _take(self, count_max: int | None, *, all_available: bool) -> tuple[Json, int] | None:
+    def _next_batch(self, count_max: int | None, *, all_available: bool) -> tuple[Json, int] | None:
         """The end of the next batch after a look, and how many numbers it has; None if there is no batch yet."""
 
     def take(self, count_max: int | None) -> tuple[Json, int] | None:
         """The end of the next batch after `look`, and how many numbers it has; None if there is nothing."""
-        return self._take(count_max, all_available=count_max is None)
+        return self._next_batch(count_max, all_available=count_max is None)
 
     def _poll(self, look: Callable[[], object], count_max: int | None, *, all_available: bool) -> Json | None:
         """The end of the next batch; None if there are no messages within `pollInterval`."""
 
         def find() -> Json | None:
             look()
-            taken = self._take(count_max, all_available=all_available)
+            taken = self._next_batch(count_max, all_available=all_available)
             return None if taken is None else taken[0]
 
         def pause(left_s: float) -> Pause:

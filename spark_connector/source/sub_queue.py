@@ -339,7 +339,7 @@ class SubQueueFollower(Polling[ExactSettler]):
         self._last = None
         return offset.to_json()
 
-    def _take(self, count_max: int | None, *, all_available: bool) -> tuple[Json, int] | None:
+    def _next_batch(self, count_max: int | None, *, all_available: bool) -> tuple[Json, int] | None:
         look = self._last
         assert look is not None
         unread, start = look.unread, look.start

@@ -81,7 +81,7 @@ class MessageSearch:
         while True:
             count = at_once if query.filter.sieves else query.count - len(found)
             at_once = min(2 * at_once, READ_COUNT)
-            messages, following = await self._read(query, start, count, min(bytes_left, READ_BYTES_MAX))
+            messages, following = await self._read_page(query, start, count, min(bytes_left, READ_BYTES_MAX))
             for seen in await query.filter.chosen(messages, self._pace):
                 found.append(seen)
                 bytes_left -= len(seen.encoded)
@@ -95,7 +95,7 @@ class MessageSearch:
                 return Found(found, following, self._searched_count, is_cut=True)
             start = following
 
-    async def _read(self, query: Query, start: int, count: int, bytes_max: int) -> tuple[list[Seen], int | None]:
+    async def _read_page(self, query: Query, start: int, count: int, bytes_max: int) -> tuple[list[Seen], int | None]:
         page = await self._overview.messages(
             query.entity,
             query.sub_queue,
@@ -129,7 +129,7 @@ class MessageSearch:
         bytes_left = PAGE_BYTES_MAX
         for partition, number in chosen[query.skip :]:
             again = replace(query, partition=partition)
-            messages, _ = await self._read(again, number, 1, bytes_left)
+            messages, _ = await self._read_page(again, number, 1, bytes_left)
             shown += (seen for seen in messages if seen.sequence_number == number)
             bytes_left -= sum(len(seen.encoded) for seen in messages)
             if bytes_left <= 0:
@@ -150,7 +150,7 @@ class MessageSearch:
             following: int | None = start
             while following is not None and following < stop:
                 count = min(READ_COUNT, stop - following)
-                messages, following = await self._read(query, following, count, READ_BYTES_MAX)
+                messages, following = await self._read_page(query, following, count, READ_BYTES_MAX)
                 messages = [seen for seen in messages if seen.sequence_number < stop]
                 self._searched_count += len(messages)
                 chosen = await query.filter.chosen(messages, self._pace)

@@ -34,7 +34,7 @@ def values_of(message: JsonObject) -> dict[str, list[str]]:
     """What the fields contain for a message as in JSON Lines."""
     properties = message.object_of("properties")
     values = {name: [_text(properties.get(name))] for name in FIELDS}
-    values |= _body(message.object_of("body"))
+    values |= _body_fields(message.object_of("body"))
     partition_key = message.object_of("annotations").get(PARTITION_KEY)
     if isinstance(partition_key, str):
         values["partition_key"] = [partition_key]
@@ -72,7 +72,7 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _body(body: JsonObject) -> dict[str, list[str]]:
+def _body_fields(body: JsonObject) -> dict[str, list[str]]:
     if body["kind"] == "none":
         return {"body": [""], "body_form": ["text"]}
     if body["kind"] == "data":
