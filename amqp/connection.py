@@ -291,7 +291,6 @@ class Connection(asyncio.Protocol):
             link.hold()
 
     def resume_writing(self) -> None:
-        """The socket takes more again."""
         self._flow.unblock()
         self.schedule_flush()
 
@@ -304,16 +303,13 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no input waits for its turn."""
         return not self._unread
 
     def hold(self) -> None:
-        """Read nothing more from the client, and take no more messages for it from the broker."""
         self._flow.hold_all(has_unread=bool(self._unread))
         self._hold_links()
 
     def go_on(self) -> None:
-        """Read and take messages again."""
         self._flow.go_on(has_unread=bool(self._unread))
         self.schedule_flush()
 
@@ -322,7 +318,6 @@ class Connection(asyncio.Protocol):
         self.close(error)
 
     def cut(self) -> None:
-        """Close at once."""
         self.abort()
 
     def _write(self, data: bytes) -> None:
@@ -351,7 +346,6 @@ class Connection(asyncio.Protocol):
         self._path = None if watch is None else Path(self._conditions, self._clock, self.context.number, *ways)
 
     def release_bytes(self) -> None:
-        """Let bytes that are held on purpose pass at once."""
         if self._path is not None:
             self._path.release()
 
@@ -609,7 +603,6 @@ class Connection(asyncio.Protocol):
             self._last_timer = self._clock.call_after(self._limits.close_wait_ms, self.abort)
 
     def abort(self) -> None:
-        """Close at once."""
         self._closing = True
         self._stop_heartbeat()
         self._flow.disconnect()
@@ -619,12 +612,10 @@ class Connection(asyncio.Protocol):
     # ---- what links ask for
 
     def detach(self, pointer: Pointer, error: BrokerError) -> None:
-        """Close a link from our side; the client's answer frees it."""
         if self._frames is not None:
             self._frames.endpoints.detach(pointer, error)
 
     def accepted_late(self, pointer: Pointer, request: AttachRequest) -> None:
-        """An attach that was held has been answered."""
         if self._frames is not None:
             self._frames.endpoints.accepted_late(pointer, request)
 

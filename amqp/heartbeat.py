@@ -23,11 +23,9 @@ class Heartbeat:
         self._timer: Timer = clock.call_after(self._interval_ms, self._look)
 
     def wrote(self) -> None:
-        """Something was written."""
         self._has_written = True
 
     def stop(self) -> None:
-        """Nothing more is to be written."""
         self._timer.cancel()
 
     def _look(self) -> None:

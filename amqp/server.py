@@ -66,7 +66,6 @@ class AmqpServer:
 
     @property
     def faults(self) -> Faults:
-        """Faults of the connections on purpose."""
         return self._state.faults
 
     @property

@@ -90,7 +90,6 @@ class ServerState:
         return next(self._numbers)
 
     def admit(self, connection: LinkContext) -> None:
-        """Count a new connection."""
         self.connections.add(connection)
 
     def open(self, connection: LinkContext) -> None:

@@ -161,7 +161,6 @@ class Access:
 
     @property
     def keys(self) -> tuple[SharedKey, ...]:
-        """The keys of the namespace."""
         return self._keys
 
     def replace_keys(self, keys: Iterable[SharedKey]) -> None:

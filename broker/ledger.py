@@ -151,7 +151,6 @@ class Newcomer:
         self._close()
 
     def cut(self) -> None:
-        """Close its socket."""
         self._close()
 
 
@@ -431,7 +430,6 @@ class Ledger:
 
     @property
     def socket_count(self) -> int:
-        """How many connections there are."""
         return len(self.everything.accounts)
 
     def _make_room(self, newest: MemoryAccount) -> None:

@@ -414,7 +414,6 @@ def outcome_unknown(store_index: int, cause: str) -> UnknownOutcomeError:
 
 
 def connections_quota_exceeded(namespace: str) -> BrokerError:
-    """The namespace has the maximum of connections."""
     return BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, f"ConnectionsQuotaExceeded for namespace {namespace}.")
 
 

@@ -168,7 +168,6 @@ class LmdbStore(StoreWithoutJournal):
         return self._failure
 
     def recover(self) -> None:
-        """Open it again after a failure; see `contract.Store.recover`."""
         if self._failure is None or self._closed:
             return
         self._broken = True
@@ -210,7 +209,6 @@ class LmdbStore(StoreWithoutJournal):
         return self._batch
 
     def view(self) -> LmdbView:
-        """A view of the committed state; see `contract.Store.view`."""
         if self._touched_bytes >= PAGES_KEPT_BYTES_MAX and self._is_idle() and self._must_release():
             self._end_readers()
             self._remap(self._usable(), self._mapped_bytes)
@@ -226,7 +224,6 @@ class LmdbStore(StoreWithoutJournal):
         return LmdbView(self, reader)
 
     def copy_to(self, path: Path) -> Callable[[], None]:
-        """Prepare a copy of the committed state; see `contract.Store.copy_to`."""
         if self._copying or (self._batch is not None and self._batch.state is not BatchState.OVER):
             raise StoreError(self.path, "can't be copied while a batch is open or another copy is made")
         env = self._usable()
@@ -613,11 +610,9 @@ class LmdbView(Closing):
         reader.view_count += 1
 
     def get(self, table: str, key: bytes) -> bytes | None:
-        """Return the value at `key`; see `contract.View.get`."""
         return self._store.read(self._txn(), table, key)
 
     def scan(self, table: str, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        """Return rows in key order; see `contract.View.scan`."""
         return self._store.read_range(self._txn(), table, start, stop, limit)
 
     def close(self) -> None:
@@ -648,7 +643,6 @@ class LmdbBatch(Closing):
 
     @property
     def shared(self) -> None:
-        """It commits alone."""
         return
 
     def get(self, table: str, key: bytes) -> bytes | None:
@@ -660,7 +654,6 @@ class LmdbBatch(Closing):
         return self._store.read_range(self._txn or self._refuse(), table, start, stop, limit)
 
     def put(self, table: str, key: bytes, value: bytes) -> None:
-        """Write or overwrite; see `contract.Batch.put`."""
         txn = self._txn or self._refuse()
         self.written_bytes += len(value)
         try:
@@ -676,7 +669,6 @@ class LmdbBatch(Closing):
             raise
 
     def delete(self, table: str, key: bytes) -> bool:
-        """Remove `key`; False if it wasn't there."""
         try:
             return self._store.remove_rows(self._txn or self._refuse(), table, (key,)) > 0
         except StoreError:
@@ -684,7 +676,6 @@ class LmdbBatch(Closing):
             raise
 
     def put_rows(self, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
-        """Write rows that are in the order of their keys; see `contract.Batch.put_rows`."""
         txn = self._txn or self._refuse()
         if len(rows) < _ROWS_MIN or (self._large and self._large.intersection([(table, key) for key, _ in rows])):
             for key, value in rows:
@@ -701,7 +692,6 @@ class LmdbBatch(Closing):
             raise
 
     def delete_rows(self, table: str, keys: Sequence[bytes]) -> None:
-        """Remove each of `keys` that is there."""
         try:
             self._store.remove_rows(self._txn or self._refuse(), table, keys)
         except StoreError:
@@ -709,7 +699,6 @@ class LmdbBatch(Closing):
             raise
 
     def commit(self) -> None:
-        """Make the batch durable; see `contract.Batch.commit`."""
         txn, self._txn = self._txn or self._refuse(), None  # no other method can use it from now on
         self.state = BatchState.COMMITTING
         try:
@@ -718,13 +707,11 @@ class LmdbBatch(Closing):
             self.state = BatchState.OVER
 
     def abort(self) -> None:
-        """Drop the batch; see `contract.Batch.abort`."""
         if self.state is BatchState.COMMITTING:
             raise StoreError(self._store.path, "the batch is being committed")
         self._drop()
 
     def close(self) -> None:
-        """Abort unless the batch is over."""
         self.abort()
 
     def _drop(self) -> None:

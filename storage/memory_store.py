@@ -78,12 +78,10 @@ class MemoryStore(StoreWithoutJournal):
         return self._batch
 
     def view(self) -> MemoryView:
-        """A view of the committed state; see `contract.Store.view`."""
         self._refuse_unusable()
         return MemoryView(self, self._epoch, self._base, self._committed)
 
     def copy_to(self, path: Path) -> Callable[[], None]:
-        """Prepare a copy of the committed state; see `contract.Store.copy_to`."""
         self._refuse_unusable()
         if self._copying or (self._batch is not None and self._batch.state is not BatchState.OVER):
             raise StoreError(None, "can't be copied while a batch is open or another copy is made")
@@ -100,7 +98,6 @@ class MemoryStore(StoreWithoutJournal):
         return copy
 
     def close(self) -> None:
-        """Drop all rows; see `contract.Store.close`."""
         if self._copying:
             raise StoreError(None, "is being copied")
         if self._batch is not None:
@@ -160,12 +157,10 @@ class MemoryView(Closing):
         self._layer = layer
 
     def get(self, table: str, key: bytes) -> bytes | None:
-        """Return the value at `key`; see `contract.View.get`."""
         self._refuse_stale()
         return _get(self._base, self._layer, table, key)
 
     def scan(self, table: str, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        """Return rows in key order; see `contract.View.scan`."""
         self._refuse_stale()
         return _scan(self._base, self._layer, table, start, stop, limit)
 
@@ -191,7 +186,6 @@ class MemoryBatch(Closing):
 
     @property
     def shared(self) -> None:
-        """It commits alone."""
         return
 
     def get(self, table: str, key: bytes) -> bytes | None:
@@ -205,13 +199,11 @@ class MemoryBatch(Closing):
         return _scan(self._base, self._layer, table, start, stop, limit)
 
     def put(self, table: str, key: bytes, value: bytes) -> None:
-        """Write or overwrite; see `contract.Batch.put`."""
         self._refuse_over()
         _check_length(key)
         self._changes(table)[key] = bytes(value)  # bytes stay as they are; a buffer that may change is copied
 
     def delete(self, table: str, key: bytes) -> bool:
-        """Remove `key`; False if it wasn't there."""
         self._refuse_over()
         found = _get(self._base, self._layer, table, key) is not None
         if found:
@@ -219,7 +211,6 @@ class MemoryBatch(Closing):
         return found
 
     def put_rows(self, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
-        """Write rows that are in the order of their keys; see `contract.Batch.put_rows`."""
         self._refuse_over()
         changes = self._changes(table)
         for key, value in rows:
@@ -227,7 +218,6 @@ class MemoryBatch(Closing):
             changes[key] = bytes(value)
 
     def delete_rows(self, table: str, keys: Sequence[bytes]) -> None:
-        """Remove each of `keys` that is there."""
         self._refuse_over()
         base, layer, changes = self._base, self._layer, self._changes(table)
         for key in keys:
@@ -235,7 +225,6 @@ class MemoryBatch(Closing):
                 changes[key] = None
 
     def commit(self) -> None:
-        """Make the batch the committed state; see `contract.Batch.commit`."""
         self._refuse_over()
         self.state = BatchState.COMMITTING
         try:
@@ -245,13 +234,11 @@ class MemoryBatch(Closing):
             self.state = BatchState.OVER
 
     def abort(self) -> None:
-        """Drop the batch; see `contract.Batch.abort`."""
         if self.state is BatchState.COMMITTING:
             raise StoreError(None, "the batch is being committed")
         self.state = BatchState.OVER
 
     def close(self) -> None:
-        """Abort unless the batch is over."""
         self.abort()
 
     def _changes(self, table: str) -> _Rows:

@@ -36,17 +36,14 @@ class SeenLink:
 
     @property
     def name(self) -> str:
-        """The link as the service's texts name it."""
         return self.connection.tracker.name_of_link(self.request.name)
 
     @property
     def sends(self) -> bool:
-        """Whether the client is the sender."""
         return self.request.sends
 
     @property
     def is_coordinator(self) -> bool:
-        """Whether it is a link to the coordinator of transactions."""
         return isinstance(self.connection.links.get(self.pointer), CoordinatorLink)
 
     @property
@@ -55,12 +52,10 @@ class SeenLink:
 
     @property
     def used_at(self) -> int:
-        """When something was last done over the link (Unix ms)."""
         return self.watch.used_at(self.pointer)
 
     @property
     def has_credit(self) -> bool:
-        """Whether a receiver waits for messages."""
         link = self.connection.links.get(self.pointer)
         return isinstance(link, OutgoingLink) and link.credit > 0
 
@@ -68,20 +63,17 @@ class SeenLink:
         self.connection.detach(self.pointer, error)
 
     def hold_credit(self, *, is_new: bool) -> None:
-        """Give a sender no more credit until `give_credit`; none at all if it was attached in this moment."""
         link = self.connection.links.get(self.pointer)
         if isinstance(link, IncomingLink):
             link.hold_credit(is_new=is_new)
 
     def give_credit(self) -> None:
-        """Give a sender the credit that was held."""
         link = self.connection.links.get(self.pointer)
         if isinstance(link, IncomingLink):
             link.give_credit()
             self.connection.schedule_flush()
 
     def forget_locks(self) -> None:
-        """Let every message that the link has locked be available again; its delivery count stays."""
         link = self.connection.links.get(self.pointer)
         if isinstance(link, OutgoingLink) and link.receiver is not None and not link.presettled:
             link.receiver.settle(link.unsettled_tokens(), RELEASE, None)
@@ -96,22 +88,18 @@ class SeenConnection:
 
     @property
     def number(self) -> int:
-        """Its ordinal among the connections of the server."""
         return self.connection.tracker.number
 
     @property
     def opened_at(self) -> int:
-        """When it was opened (Unix ms)."""
         return self.watch.opened_at
 
     @property
     def linkless_since(self) -> int | None:
-        """When it lost its last link (Unix ms); None while it has one or never had any."""
         return self.watch.linkless_since
 
     @property
     def heard_at(self) -> int:
-        """When its client last wrote anything (Unix ms)."""
         return self.watch.heard_at
 
     @property
@@ -127,13 +115,10 @@ class SeenConnection:
                 yield SeenLink(self.connection, pointer, request, self.watch)
 
     def close(self, error: BrokerError) -> None:
-        """Close it in good order because of `error`."""
         self.connection.requests.close(error)
 
     def cut(self) -> None:
-        """Reset it."""
         self.connection.requests.abort()
 
     def release_bytes(self) -> None:
-        """Let bytes that are held pass at once."""
         self.connection.requests.release_bytes()

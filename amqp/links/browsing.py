@@ -134,7 +134,6 @@ class BrowsingLink(OutgoingDeliveries):
             run.done_all(None)
 
     def gone(self) -> None:
-        """The client browses no more."""
         super().gone()
         self.state.flow.release(self.resume)
         receiver, self._receiver = self._receiver, None

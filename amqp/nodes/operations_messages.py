@@ -73,7 +73,6 @@ async def schedule(context: Context, body: Body) -> Result:
 
 
 async def cancel_scheduled(context: Context, body: Body) -> Result:
-    """Remove messages that were to come later."""
     broker, numbers = context.broker, body.integers("sequence-numbers")
     if context.transaction is None:
         await broker.messages.cancel_scheduled(context.address, numbers)

@@ -259,7 +259,6 @@ class RequestLink(IncomingDeliveries):
         self.node.received(self._session, data, run.done_one, ref)
 
     def gone(self) -> None:
-        """It asks no more."""
         super().gone()
         self.node.requester_count -= 1
 

@@ -130,7 +130,6 @@ class Engine:
             lib.pn_transport_pop(transport, size)
 
     def close_input(self) -> None:
-        """There is no more input."""
         lib.pn_transport_close_tail(self.transport)
 
     # ---- the connection

@@ -63,7 +63,6 @@ class FrameReader:
 
     @property
     def is_between_frames(self) -> bool:
-        """Whether the next byte starts a frame."""
         return not (self._rest or self._broken)
 
     def next_refusal(self) -> BrokerError:

@@ -65,7 +65,6 @@ class IdleWatch:
             log.warning("last use of entities not stored", cause=str(error))
 
     def used(self, entity: Entity) -> None:
-        """Record a use of an entity."""
         self._used_at[entity.queue_id] = self._namespace.clock.now_ms()
 
     def watch(self, entity: Entity) -> None:

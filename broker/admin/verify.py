@@ -86,7 +86,6 @@ class FolderReport:
 
     @property
     def sound(self) -> bool:
-        """Whether there are no problems."""
         return not self.problems
 
     def lines(self) -> Iterator[str]:
@@ -218,7 +217,6 @@ class _Contents:
     unreadable: dict[Message, str] = field(default_factory=dict[Message, str])  # why
 
     def saw(self, queue_id: int, number: int) -> None:
-        """Record a row with this sequence number."""
         self.highest[queue_id] = max(number & COUNTER_MASK, self.highest.get(queue_id, 0))
 
 

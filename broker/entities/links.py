@@ -140,7 +140,6 @@ class Receiver:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it has unused credit."""
         return self._demand.wanted > 0
 
     def detach(self, error: BrokerError) -> None:
@@ -202,7 +201,6 @@ class SessionReceiver:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it has unused credit."""
         return self._wanted > 0
 
     @property

@@ -154,7 +154,6 @@ class Namespace:
     # ---- entities
 
     def entities(self) -> Iterator[Entity]:
-        """All queues, topics and subscriptions."""
         return iter(list(self._entities.values()))
 
     def entity(self, path: str) -> Entity | None:

@@ -192,7 +192,6 @@ class Locks:
         self.timed = OrderedDict(sorted(self.timed.items(), key=lambda item: (item[1].until_at, item[0])))
 
     def check_invariants(self) -> None:
-        """Assert the class's invariants."""
         assert {lock.number: lock for lock in self.by_token.values()} == self.by_number
         assert all(lock.group.locks[number] is lock for number, lock in self.by_number.items())
         groups = {lock.group for lock in self.by_token.values()}

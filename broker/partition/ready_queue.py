@@ -346,7 +346,6 @@ class ReadyQueue:
         self._window.clear()
 
     def check_invariants(self) -> None:
-        """Assert the class's invariants about memory."""
         numbers = [number for number, _ in self._window]
         assert numbers == sorted(set(numbers))
         assert not numbers or numbers[-1] < self.next_read
@@ -440,7 +439,6 @@ class SessionQueue:
         self.more_in_store = True
 
     def has_more(self) -> bool:
-        """Whether `take` may return another message."""
         return bool(self._ahead or self._returned or self.more_in_store)
 
     def take(self, view: Reader, count: int, bytes_max: int) -> list[tuple[int, bytes]]:

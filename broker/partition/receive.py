@@ -85,7 +85,6 @@ class ReceiveHandlers:
         self._of_subscription = isinstance(state.ref.description, SubscriptionDescription)
 
     def receive(self, request: Receive, turn: Turn) -> None:
-        """Deliver available messages of a sub-queue."""
         state, delays = self._state, turn.delays
         ready_queue, selection = state.ready_queues[request.sub_queue], request.selection
         if selection is None:
@@ -246,7 +245,6 @@ class ReceiveHandlers:
         turn.effects.append((request.reply, found[: request.count]))
 
     def get_extent(self, request: GetExtent, turn: Turn) -> None:
-        """Answer with the extent of a sub-queue."""
         state = self._state
         homes = [home for home in PEEK_HOMES[request.sub_queue] if state.counters.messages[home]]
         found = [next(self._home_rows(home, 0, turn.view, 1), None) for home in homes]

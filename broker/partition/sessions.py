@@ -212,7 +212,6 @@ class MessageSessions:
         turn.effects.append((request.reply, held.until_at))
 
     def set_state(self, request: SetSessionState, turn: Turn) -> None:
-        """Store the application's state of a session."""
         error = self.state_refusal(request.session_id, turn.now)
         if error is None:
             self.store_state(request.session_id, request.state, turn)
@@ -302,7 +301,6 @@ class MessageSessions:
             held.lost(service_errors.session_lock_lost())
 
     def check_invariants(self) -> None:
-        """Assert the class's invariants about memory."""
         assert {held.grant for held in self._held.values()} == set(self._by_grant)
         assert not set(self._held) & set(self._idle_of)
         assert {folded(name): number for number, name in self._idle.items()} == self._idle_of

@@ -457,7 +457,6 @@ class MessageCounts:
             self._of_partition[queue_id] = self._of_partition[old]  # shared: `old` may have requests under way
 
     def remove(self, queue_id: int) -> None:
-        """Forget the counters of a deleted entity."""
         self._of_partition.pop(queue_id, None)
 
 

@@ -53,7 +53,6 @@ class StoreTimers:
         self.arm()
 
     def stop(self) -> None:
-        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
 

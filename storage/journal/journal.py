@@ -288,7 +288,6 @@ class Journal:
         return self._writer.fileno()
 
     def finish(self) -> list[BaseException | None]:
-        """Return the errors of the batches of `start`; see `contract.CommitTogether.finish`."""
         if self._under_way is None:
             raise RuntimeError("no group was started")
         (group, plan, written), self._under_way, self.has_ended = self._under_way, None, False

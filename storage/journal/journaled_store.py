@@ -188,7 +188,6 @@ class JournaledStore:
         return self._batch
 
     def view(self) -> View:
-        """A view of the committed state; see `contract.Store.view`."""
         number, committed, pending = self._file_number, self.committed, self._pending
         file = self.file.view()
         layers: tuple[RowLayer, ...] = (pending,) if committed is None else (pending, committed)
@@ -302,12 +301,10 @@ class LayeredView(Closing):
         self._moment = store.moment
 
     def get(self, table: str, key: bytes) -> bytes | None:
-        """Return the value at `key`; see `contract.View.get`."""
         self._refuse_stale()
         return _value_of(self._layers, self._file.get, table, key)
 
     def scan(self, table: str, start: bytes, stop: bytes, limit: int) -> list[Row]:
-        """Return rows in key order; see `contract.View.scan`."""
         self._refuse_stale()
         return _rows_between(self._layers, self._file.scan, table, start, stop, limit)
 
@@ -333,12 +330,10 @@ class JournaledBatch(Closing):
         self.state = BatchState.OPEN
 
     def get(self, table: str, key: bytes) -> bytes | None:
-        """Return the value at `key`, own writes included."""
         self._refuse_over()
         return _value_of(self._layers, self._stored().get, table, key)
 
     def scan(self, table: str, start: bytes, stop: bytes, limit: int) -> list[Row]:
-        """Return rows in key order, own writes included."""
         self._refuse_over()
         return _rows_between(self._layers, self._stored().scan, table, start, stop, limit)
 
@@ -348,20 +343,17 @@ class JournaledBatch(Closing):
         return self._file
 
     def put(self, table: str, key: bytes, value: bytes) -> None:
-        """Write or overwrite; see `contract.Batch.put`."""
         if not 0 < len(key) <= KEY_BYTES_MAX:
             raise _bad_key(key)
         self._rows(table)[key] = bytes(value)  # bytes stay as they are; a buffer that may change is copied
 
     def delete(self, table: str, key: bytes) -> bool:
-        """Remove `key`; False if it wasn't there."""
         found = self.get(table, key) is not None
         if found:
             self._rows(table)[key] = None
         return found
 
     def put_rows(self, table: str, rows: Sequence[Row]) -> None:
-        """Write rows that are in the order of their keys; see `contract.Batch.put_rows`."""
         changes = self._rows(table)
         for key, value in rows:
             if not 0 < len(key) <= KEY_BYTES_MAX:
@@ -369,7 +361,6 @@ class JournaledBatch(Closing):
             changes[key] = bytes(value)
 
     def delete_rows(self, table: str, keys: Sequence[bytes]) -> None:
-        """Remove each of `keys` that is there."""
         changes = self._rows(table)
         for key in keys:
             if not key:
@@ -389,20 +380,17 @@ class JournaledBatch(Closing):
         return rows
 
     def commit(self) -> None:
-        """Make the batch durable; see `contract.Batch.commit`."""
         self._refuse_over()
         for error in self._store.journal.commit([self]):
             if error is not None:
                 raise error
 
     def abort(self) -> None:
-        """Drop the batch; see `contract.Batch.abort`."""
         if self.state is BatchState.COMMITTING:
             raise StoreError(self._store.path, "the batch is being committed")
         self._end()
 
     def close(self) -> None:
-        """Abort unless the batch is over."""
         self.abort()
 
     # --- for the journal (`journal.Committable`)

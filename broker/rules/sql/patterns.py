@@ -31,7 +31,6 @@ class _Piece:
         self._regex = re.compile(source, re.DOTALL)
 
     def is_at(self, text: str, position: int) -> bool:
-        """Whether the piece is at `position`."""
         if self.literal is not None:
             return text.startswith(self.literal, position)
         return self._regex.match(text, position) is not None
