@@ -475,7 +475,7 @@ class Connection(asyncio.Protocol):
         if flow.waiting or flow.replies:
             flow.resume_held()
 
-    def confirm(self) -> None:
+    def write_outcomes(self) -> None:
         """Write the outcomes that have gathered before what is sent from now on."""
         if self._frames is not None and not self._failed:
             if self.context.answered:

@@ -50,7 +50,7 @@ class Requests(Protocol):
         """Have outcomes applied and Proton's output written at the end of this turn of the event loop."""
         ...
 
-    def confirm(self) -> None:
+    def write_outcomes(self) -> None:
         """Write the outcomes that have gathered before whatever is sent from now on."""
         ...
 

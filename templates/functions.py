@@ -359,7 +359,7 @@ def _merged(a: Mapping[str, object], b: Mapping[str, object]) -> JsonObject:
     return found
 
 
-def _shallow(values: Sequence[object]) -> object:
+def _shallow_merge(values: Sequence[object]) -> object:
     found: JsonObject = {}
     missing: Unknown | None = None
     for each in values:
@@ -616,7 +616,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "parseuri": Function(("s",), _parse_uri),
     "range": Function(("i", "i"), _range),
     "replace": Function(("s", "s", "s"), _replace, Takes.TEXTS),
-    "shallowmerge": Function(("a",), _shallow, Takes.INSIDE),
+    "shallowmerge": Function(("a",), _shallow_merge, Takes.INSIDE),
     "skip": Function(("sa", "i"), _skip, Takes.INSIDE),
     "split": Function(("s", "sa"), _split, Takes.TEXTS),
     "startswith": Function(("s", "s"), lambda text, start: text.lower().startswith(start.lower())),

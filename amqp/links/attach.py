@@ -325,10 +325,10 @@ def _make_receiver_link(factory: LinkFactory, pointer: Pointer, request: AttachR
     make_missing(context, request)
     topic = topic_of(context, request)
     if topic is None:
-        return _received(factory, pointer, request, request.address, selector)
+        return _make_link_from(factory, pointer, request, request.address, selector)
     subscription = plain_subscription(context, topic, request)
     if subscription is not None:
-        return _received(factory, pointer, request, subscription.path, selector)
+        return _make_link_from(factory, pointer, request, subscription.path, selector)
     return _make_subscriber_link(factory, pointer, request, topic, selector)
 
 
@@ -341,13 +341,13 @@ def _make_subscriber_link(
     subscription = context.broker.jms.subscribe(consumer, context.claims)
     left = partial(context.broker.jms.left, subscription)
     try:
-        return _received(factory, pointer, request, subscription.path, selector, left)
+        return _make_link_from(factory, pointer, request, subscription.path, selector, left)
     except BrokerError:
         left()
         raise
 
 
-def _received(
+def _make_link_from(
     factory: LinkFactory,
     pointer: Pointer,
     request: AttachRequest,

@@ -217,7 +217,7 @@ class Node:
         response = await answer(request, room)
         done(None)
         # uAMQP's C library takes a response that comes before the request's outcome for a failure.
-        self._context.requests.confirm()
+        self._context.requests.write_outcomes()
         link = self._link_for(request, session)  # links may have come and gone meanwhile
         if link is not None and response is not None:
             link.reply(write_response(request, response))

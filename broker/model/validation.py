@@ -127,11 +127,11 @@ def _of_subscription(subscription: SubscriptionDescription, limits: Limits, is_n
 def _of_rule(rule: RuleDescription, limits: Limits) -> Iterator[Violation]:
     yield from _sub_entity_name(rule.name, limits)
     if isinstance(rule.filter, SqlFilter):
-        yield from _text("SqlExpression", rule.filter.expression, 1, limits.rule_text_length_max)
+        yield from _text_length("SqlExpression", rule.filter.expression, 1, limits.rule_text_length_max)
     elif isinstance(rule.filter, CorrelationFilter) and rule.filter.is_empty:
         yield Violation("CorrelationFilter", "empty", "at least one property to compare")
     if rule.action is not None:
-        yield from _text("Action", rule.action, 1, limits.rule_text_length_max)
+        yield from _text_length("Action", rule.action, 1, limits.rule_text_length_max)
     yield from _rule_size(rule, limits)
 
 
@@ -211,12 +211,12 @@ def authorization_violations(rules: Sequence[AuthorizationRule], limits: Limits)
     if len(rules) > limits.authorization_rules_max:
         yield Violation("AuthorizationRules", f"{len(rules)} rules long", f"at most {limits.authorization_rules_max}")
     for name, count in Counter(rule.key_name for rule in rules).items():
-        yield from _text("KeyName", name, 1, limits.key_name_length_max)
+        yield from _text_length("KeyName", name, 1, limits.key_name_length_max)
         if count > 1:
             yield Violation("KeyName", repr(name), "names that differ")
     for rule in rules:
-        yield from _text("PrimaryKey", rule.primary_key, 1, limits.shared_key_length_max)
-        yield from _text("SecondaryKey", rule.secondary_key, 0, limits.shared_key_length_max)
+        yield from _text_length("PrimaryKey", rule.primary_key, 1, limits.shared_key_length_max)
+        yield from _text_length("SecondaryKey", rule.secondary_key, 0, limits.shared_key_length_max)
         if not rule.rights:
             yield Violation("Rights", "empty", f"any of {', '.join(Right)}")
         elif Right.MANAGE in rule.rights and len(set(rule.rights)) < len(Right):
@@ -263,7 +263,7 @@ def _common_violations(entity: EntityDescription, limits: Limits) -> Iterator[Vi
     if idle_ms is not None and idle_ms not in limits.auto_delete_on_idle_ms:
         yield _duration(NAMES["auto_delete_on_idle_ms"], idle_ms, limits.auto_delete_on_idle_ms)
     if entity.user_metadata is not None:
-        yield from _text(NAMES["user_metadata"], entity.user_metadata, 0, limits.user_metadata_length_max)
+        yield from _text_length(NAMES["user_metadata"], entity.user_metadata, 0, limits.user_metadata_length_max)
 
 
 def _subscription_name(subscription: SubscriptionDescription, limits: Limits) -> Iterator[Violation]:
@@ -348,6 +348,6 @@ def _one_of(choices: Collection[int]) -> str:
     return ("" if len(choices) == 1 else "one of ") + ", ".join(map(str, choices))
 
 
-def _text(label: str, value: str, length_min: int, length_max: int) -> Iterator[Violation]:
+def _text_length(label: str, value: str, length_min: int, length_max: int) -> Iterator[Violation]:
     if not length_min <= len(value) <= length_max:
         yield Violation(label, f"{len(value)} characters long", f"{length_min} to {length_max} characters")

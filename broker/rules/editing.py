@@ -50,12 +50,16 @@ def changed_message(
 
     try:
         for section, rank in ((Section.HEADER, HEADER), (Section.PROPERTIES, PROPERTIES)):
-            values = {known.position: _encoded(known, system[known.name]) for known in _of_section(section, system)}
+            values = {
+                known.position: _encoded(known, system[known.name]) for known in _properties_of_section(section, system)
+            }
             if section is Section.PROPERTIES and "TimeToLive" in system:
                 values |= _expiry(message, system["TimeToLive"])
             if values:
                 put(rank, list_with(data, *span(rank), values))
-        annotations = {known.annotation: system[known.name] for known in _of_section(Section.ANNOTATIONS, system)}
+        annotations = {
+            known.annotation: system[known.name] for known in _properties_of_section(Section.ANNOTATIONS, system)
+        }
         if annotations:
             given = {key: value for key, value in annotations.items() if value is not None}
             gone = annotations.keys() - given.keys()
@@ -70,7 +74,7 @@ def changed_message(
         raise FilterException(f"The action gives no valid message: {error}") from None
 
 
-def _of_section(section: Section, names: Mapping[str, Value]) -> list[SystemProperty]:
+def _properties_of_section(section: Section, names: Mapping[str, Value]) -> list[SystemProperty]:
     return [SYSTEM_PROPERTIES[name] for name in names if SYSTEM_PROPERTIES[name].section is section]
 
 

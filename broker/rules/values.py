@@ -287,7 +287,7 @@ def multiply(left: Value, right: Value) -> Value:
     result = numbers.calculate(numbers.MULTIPLY, left, right)
     if result is None:
         span, factor = (left, right) if type(left) is Span else (right, left)
-        if type(span) is Span and _is_factor(factor):
+        if type(span) is Span and _converts_to_double(factor):
             return _scaled(int(span) * numbers.double_of(factor))
     return result
 
@@ -298,7 +298,7 @@ def divide(left: Value, right: Value) -> Value:
     if result is None and type(left) is Span:
         if type(right) is Span:
             return numbers.divide_doubles(float(left), float(right))
-        if _is_factor(right):
+        if _converts_to_double(right):
             return _scaled(numbers.divide_doubles(float(left), numbers.double_of(right)))
     return result
 
@@ -321,7 +321,7 @@ def plus(value: Value) -> Value:
 _TOO_LONG: Final = "TimeSpan overflowed because the duration is too long."
 
 
-def _is_factor(value: Value) -> bool:
+def _converts_to_double(value: Value) -> bool:
     """Whether C# converts the value to a double."""
     return type(value) is Char or bool(_kind(type(value), 0) & (_INTEGER | _REAL))
 

@@ -65,10 +65,10 @@ def pages(
             return _Flight(at, management.begin_peek(at, count, partition_id=partition_id, deferred_only=True))
         return _Flight(at, management.begin_peek(at, count, partition_id=partition_id))
 
-    return _answered(management, ask, deque([ask(low, high)] if low < high else []), low, high, count_max)
+    return _pages_answered(management, ask, deque([ask(low, high)] if low < high else []), low, high, count_max)
 
 
-def _answered(
+def _pages_answered(
     management: PeekClient,
     ask: Callable[[int, int], _Flight],
     flights: deque[_Flight],
@@ -138,7 +138,9 @@ def _first_or_error(management: PeekClient, pending: Any, number: int) -> Found:
         return error
 
 
-def discover(management: PeekClient, ids: Sequence[int]) -> tuple[dict[int, Head], dict[int, ConnectorError]]:
+def discover_partitions(
+    management: PeekClient, ids: Sequence[int]
+) -> tuple[dict[int, Head], dict[int, ConnectorError]]:
     """Those partitions of `ids` that hold messages, with the first message of each, and those that can't be reached.
 
     At the end of a partition some services answer with a message of the next one that has any, others with nothing.

@@ -253,7 +253,7 @@ def has_moved(backlog: Backlog, following: Mapping[int, int], *, from_first: boo
     )
 
 
-def replaced(offset: Offset, extents: Extents) -> tuple[frozenset[int], str]:
+def replaced_partitions(offset: Offset, extents: Extents) -> tuple[frozenset[int], str]:
     """The partitions to read from their base, and what to say of it; none, and nothing, if all go on.
 
     All of them if the entity has another generation, or its messages show that it is another one; else those that end
@@ -510,8 +510,8 @@ class Follower(Polling[Settler]):
     # ---- what is lost, and what is finished
 
     def _lost(self, offset: Offset, extents: Extents) -> frozenset[int]:
-        """As `replaced`; ConnectorError(DATA_LOSS) with `failOnDataLoss`."""
-        lost, text = replaced(offset, extents)
+        """As `replaced_partitions`; ConnectorError(DATA_LOSS) with `failOnDataLoss`."""
+        lost, text = replaced_partitions(offset, extents)
         if text:
             tell_loss(text, fails=self._options.fail_on_data_loss)
         return lost

@@ -17,7 +17,7 @@ from ..errors import Code, ConnectorError
 from ..options import SourceOptions
 from ..position import PARTITION_ID_MAX, AtNumber, AtNumbers, AtTime, Earliest, Latest, Position
 from ..timing import monotonic_s
-from .browse import discover, end_of, number_at
+from .browse import discover_partitions, end_of, number_at
 from .offsets import base_of, partition_of
 from .outage import listed
 from .peeks import PatientPeeks
@@ -173,7 +173,7 @@ class ExtentTracker:
         ids = sorted(self._out | self._next_ids(known) if is_due else self._out)
         if not ids:
             return {}
-        found, out = self._patiently(connection, lambda management: discover(management, ids))
+        found, out = self._patiently(connection, lambda management: discover_partitions(management, ids))
         if out and not connection.usable:
             raise min(out.items())[1]
         if is_due:

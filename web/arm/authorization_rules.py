@@ -7,7 +7,7 @@ from typing import Final
 from ...broker.model.descriptions import AuthorizationRule
 from ..errors import excerpt
 from . import keys
-from .calls import ArmCall, Reply, no_parent, of_list
+from .calls import ArmCall, Reply, no_parent, reply_of_list
 from .entities import Place
 from .values import object_in
 
@@ -44,7 +44,7 @@ class _Scope:
 
 async def list_all(call: ArmCall) -> Reply:
     scope = _Scope(call)
-    return of_list([scope.shown(each) for each in scope.rules.all()])
+    return reply_of_list([scope.shown(each) for each in scope.rules.all()])
 
 
 async def show(call: ArmCall) -> Reply:

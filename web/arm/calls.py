@@ -67,7 +67,7 @@ class ArmCall:
         return f"{self.subscription}/resourceGroups/{group}"
 
 
-def of_list(items: Sequence[object]) -> Reply:
+def reply_of_list(items: Sequence[object]) -> Reply:
     """A list; it has all there are, so that there is never a next page."""
     return Reply(200, {"value": list(items)})
 

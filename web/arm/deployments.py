@@ -25,7 +25,7 @@ from ...templates.values import TooMuch, Unresolved, unknown_in
 from ..errors import excerpt
 from ..long_work import ASIDE
 from ..markup import instant
-from .calls import ArmCall, ArmRefusal, Operation, Reply, Run, bad, of_list, refusal_of_broker
+from .calls import ArmCall, ArmRefusal, Operation, Reply, Run, bad, refusal_of_broker, reply_of_list
 from .groups import TENANT, VERSIONS, find_group
 from .homes import Homes
 from .state import DEFAULT_GROUP, LOCATION
@@ -378,7 +378,7 @@ async def list_all(call: ArmCall) -> Reply:
     scope = call.group_id(call.names["group"]) if "group" in call.names else call.subscription
     start = f"{scope}/providers/{TYPE}/".lower()
     kept = [each for key, each in call.state.deployments.items() if key.startswith(start)]
-    return of_list([each.json() for each in kept if isinstance(each, Deployment)])
+    return reply_of_list([each.json() for each in kept if isinstance(each, Deployment)])
 
 
 async def list_operations(call: ArmCall) -> Reply:
@@ -401,7 +401,7 @@ async def list_operations(call: ArmCall) -> Reply:
         }
         operation = f"{number:016X}"
         items.append({"id": f"{found.id}/operations/{operation}", "operationId": operation, "properties": properties})
-    return of_list(items)
+    return reply_of_list(items)
 
 
 RUNS: Final[Mapping[str, Run]] = {

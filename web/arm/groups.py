@@ -10,7 +10,7 @@ from typing import Final
 
 from ..errors import excerpt
 from ..services import Services
-from .calls import ArmCall, ArmRefusal, Reply, bad, of_list
+from .calls import ArmCall, ArmRefusal, Reply, bad, reply_of_list
 from .homes import Homes
 from .namespaces import namespace_json
 from .state import GROUPS_MAX, Group, State
@@ -84,7 +84,7 @@ async def show_endpoints(call: ArmCall) -> Reply:
 
 async def list_tenants(call: ArmCall) -> Reply:
     del call
-    return of_list(
+    return reply_of_list(
         [{"id": f"/tenants/{TENANT}", "tenantId": TENANT, "displayName": "emubus", "tenantCategory": "Home"}]
     )
 
@@ -115,7 +115,7 @@ async def list_locations(call: ArmCall) -> Reply:
     """Locations have no meaning here; clients that look one up find those that lists of others name."""
     used = sorted({each.location for each in Homes(call.services, call.state).all()})
     one = [{"id": f"{call.subscription}/locations/{each}", "name": each, "displayName": each} for each in used]
-    return of_list(one)
+    return reply_of_list(one)
 
 
 # ---------------------------------------------------------------- providers
@@ -137,7 +137,7 @@ def _provider(call: ArmCall, name: str) -> dict[str, object]:
 
 
 async def list_providers(call: ArmCall) -> Reply:
-    return of_list([_provider(call, each) for each in _PROVIDERS])
+    return reply_of_list([_provider(call, each) for each in _PROVIDERS])
 
 
 async def show_provider(call: ArmCall) -> Reply:
@@ -160,7 +160,7 @@ async def list_operations(call: ArmCall) -> Reply:
         for verb in verbs:
             display = {"provider": "Microsoft Azure Service Bus", "resource": kind, "operation": verb}
             found.append({"name": f"Microsoft.ServiceBus/{kind}/{verb}", "isDataAction": False, "display": display})
-    return of_list(found)
+    return reply_of_list(found)
 
 
 # ---------------------------------------------------------------- resource groups
@@ -200,7 +200,7 @@ async def list_groups(call: ArmCall) -> Reply:
     kept = call.state.kept.groups
     used = [each.group for each in Homes(call.services, call.state).all() if each.group.lower() not in kept]
     groups = [*kept.values(), *(Group(each) for each in dict.fromkeys(used))]
-    return of_list([_group_json(call, each) for each in sorted(groups, key=lambda each: each.name.lower())])
+    return reply_of_list([_group_json(call, each) for each in sorted(groups, key=lambda each: each.name.lower())])
 
 
 async def show_group(call: ArmCall) -> Reply:
@@ -252,7 +252,7 @@ async def list_resources(call: ArmCall) -> Reply:
     """The resources of a group, or all: namespaces."""
     group = group_of(call).name.lower() if "group" in call.names else None
     found = [each for each in Homes(call.services, call.state).all() if group in (None, each.group.lower())]
-    return of_list([namespace_json(call, each) for each in found])
+    return reply_of_list([namespace_json(call, each) for each in found])
 
 
 def _check_group_name(name: str) -> None:

@@ -15,7 +15,7 @@ from ...broker.names import NamespaceName
 from ...broker.service_errors import HOST_SUFFIX
 from ..errors import excerpt
 from ..markup import instant
-from .calls import ArmCall, ArmRefusal, Reply, bad, missing, of_list
+from .calls import ArmCall, ArmRefusal, Reply, bad, missing, reply_of_list
 from .homes import Homes
 from .state import Group, Placed
 from .values import list_in, object_in, shown, text_in, texts_in
@@ -96,7 +96,7 @@ async def list_namespaces(call: ArmCall) -> Reply:
     found = Homes(call.services, call.state).all()
     if group and group not in call.state.kept.groups and all(each.group.lower() != group for each in found):
         raise ArmRefusal(404, "ResourceGroupNotFound", f"Resource group '{excerpt(group)}' could not be found.")
-    return of_list([namespace_json(call, each) for each in found if not group or each.group.lower() == group])
+    return reply_of_list([namespace_json(call, each) for each in found if not group or each.group.lower() == group])
 
 
 async def show_namespace(call: ArmCall) -> Reply:
@@ -212,7 +212,7 @@ async def show_network(call: ArmCall) -> Reply:
 
 
 async def list_networks(call: ArmCall) -> Reply:
-    return of_list([_network_json(call, placed_of(call))])
+    return reply_of_list([_network_json(call, placed_of(call))])
 
 
 async def put_network(call: ArmCall) -> Reply:

@@ -11,7 +11,7 @@ import pytest
 
 from emubus.spark_connector.codec import head
 from emubus.spark_connector.errors import Code, ConnectorError
-from emubus.spark_connector.source.browse import PeekClient, discover, end_of, pages
+from emubus.spark_connector.source.browse import PeekClient, discover_partitions, end_of, pages
 from emubus.spark_connector.source.drain import DeletionByReceiving, Settler
 
 from .azure import Azure, Connection, Management, Receiver, options_for, serving
@@ -39,7 +39,7 @@ def client(service: Azure) -> PeekClient:
 
 def test_partitions_are_found_though_a_peek_stops_at_the_end_of_one(parts: Azure) -> None:
     parts.send(*range(3))
-    found, out = discover(client(parts), range(16))
+    found, out = discover_partitions(client(parts), range(16))
     assert {partition: each.sequence_number for partition, each in found.items()} == {
         0: 1,
         1: 1 << 48 | 1,
@@ -51,7 +51,7 @@ def test_partitions_are_found_though_a_peek_stops_at_the_end_of_one(parts: Azure
 def test_partitions_beyond_those_that_the_service_documents_are_found() -> None:
     service = Azure((0, 15, 16, 17))
     service.send(*range(4))
-    assert sorted(discover(client(service), range(16))[0]) == [0, 15, 16, 17]
+    assert sorted(discover_partitions(client(service), range(16))[0]) == [0, 15, 16, 17]
 
 
 @pytest.mark.parametrize("seed", range(5))
