@@ -107,9 +107,10 @@ def test_the_bytes_of_a_delivery_are_a_message_of_the_python_sdk_without_a_recei
     message = ServiceBusReceivedMessage.from_bytes(deliver(stored.stored(ENQUEUED_AT, TTL_MS), lock_token=TAG))
     assert (message.message_id, message.subject, message.application_properties) == ("id-1", "s", {b"a": 1})
     assert (message.sequence_number, message.delivery_count, message.lock_token) == (17, 2, TOKEN)
-    assert message.enqueued_time_utc == datetime.fromtimestamp(ENQUEUED_AT / 1000, UTC)
-    assert message.locked_until_utc == message.enqueued_time_utc + timedelta(seconds=30)
-    assert message.expires_at_utc == message.enqueued_time_utc + timedelta(milliseconds=TTL_MS)
+    enqueued_at = datetime.fromtimestamp(ENQUEUED_AT / 1000, UTC)
+    assert message.enqueued_time_utc == enqueued_at
+    assert message.locked_until_utc == enqueued_at + timedelta(seconds=30)
+    assert message.expires_at_utc == enqueued_at + timedelta(milliseconds=TTL_MS)
 
 
 @pytest.mark.parametrize("key", ["key", "k" * 128, "ä" * 128])
