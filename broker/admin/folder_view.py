@@ -51,7 +51,8 @@ WALK_BYTES_MAX: Final = 16 << 20
 """A start after a kill walks the pages of parts up to this total size (0.2 s); `emubus check` walks all."""
 REMEDIES: Final = (
     "put the missing or right part back from a copy of the whole folder, name another folder with --data, or start "
-    "with --fresh, which deletes this folder's entities and messages (its snapshots stay and can be restored)"
+    "with --fresh (EMUBUS_FRESH=yes), which deletes this folder's entities and messages (its snapshots stay and can be "
+    "restored)"
 )
 
 

@@ -104,8 +104,9 @@ class UnreadableRowError(CatalogError):
         super().__init__(
             f"{store_name}: row {key!r:.100} of table '{table}' can't be read ({type(error).__name__}: "
             f"{error!s:.200}); "
-            "put a copy of the whole data folder back, name another folder with --data, or start with --fresh, which "
-            "deletes this folder's entities and messages (its snapshots stay and can be restored)"
+            "put a copy of the whole data folder back, name another folder with --data, or start with --fresh "
+            "(EMUBUS_FRESH=yes), which deletes this folder's entities and messages (its snapshots stay and can be "
+            "restored)"
         )
 
 
@@ -474,8 +475,8 @@ class Catalog:
 
 
 _FLIP_REMEDIES = (
-    "keep the old value in the configuration, delete the entity before the next start, or start with --fresh, which "
-    "deletes all entities and messages of the data folder"
+    "keep the old value in the configuration, delete the entity before the next start, or start with --fresh "
+    "(EMUBUS_FRESH=yes), which deletes all entities and messages of the data folder"
 )
 
 FIXED_FIELDS: Final = {row.field: row.name for row in PROPERTIES if row.is_fixed}

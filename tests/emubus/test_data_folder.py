@@ -431,7 +431,7 @@ def test_a_property_that_cannot_change_is_refused_with_every_remedy(tmp_path: Pa
     assert str(raised.value) == (
         "'q': RequiresSession is false in the data folder and true in the configuration; it is chosen when an entity "
         "is created and can't be changed: keep the old value in the configuration, delete the entity before the next "
-        "start, or start with --fresh, which deletes all entities and messages of the data folder"
+        "start, or start with --fresh (EMUBUS_FRESH=yes), which deletes all entities and messages of the data folder"
     )
     start(sessions=False)
 

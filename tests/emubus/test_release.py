@@ -6,12 +6,13 @@ import json
 import re
 import subprocess
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from emubus.config import OPTIONS
+from emubus.config import JSON_VARIABLE, MOUNTED_CONFIG_FILE, OPTIONS
 
 from ..building import ROOT
 from ..programs import PROGRAM_S_MAX
@@ -132,6 +133,30 @@ def test_the_profile_tls_leads_the_usual_ports_to_those_of_the_emulator() -> Non
 def test_compose_sets_variables_that_the_server_reads() -> None:
     known = {variable for option in OPTIONS for variable in option.variables}
     assert set(compose()["services"]["emulator"]["environment"]) <= known
+
+
+def test_the_page_of_the_image_names_variables_that_the_server_reads_and_those_that_the_image_sets() -> None:
+    page = (ROOT / "docs" / "IMAGE.md").read_text()
+    known = {variable for option in OPTIONS for variable in option.variables} | {JSON_VARIABLE}
+    assert set(re.findall(r"\b(?:EMUBUS|EMULATOR)_[A-Z_]+", page)) <= known | {"EMUBUS_ADDRESS"}  # of compose
+    (environment,) = (line for line in stages()[-1] if line.startswith("ENV "))
+    set_by_image = dict(re.findall(r"(EMUBUS_\w+)=(\S+)", environment))
+    assert dict(re.findall(r"^\| `(EMUBUS_\w+)` \| `(\S+)` \| set by the image", page, re.MULTILINE)) == set_by_image
+
+
+def test_the_folder_of_a_mounted_configuration_is_in_the_image() -> None:
+    assert any(f"install --directory {MOUNTED_CONFIG_FILE.parent}" in line for line in stages()[-1])
+
+
+def test_without_an_index_the_image_takes_at_least_the_versions_of_the_lock(tmp_path: Path) -> None:
+    (step,) = (line for line in stages()[0] if line.startswith("RUN if "))
+    commands = re.findall(r"sed -n '([^']+)'", step)
+    assert len(commands) == 1
+    lock = ROOT / "docker" / "requirements.lock"
+    done = subprocess.run(["sed", "-n", commands[0], str(lock)], capture_output=True, text=True, check=True)
+    versions = dict(re.findall(r"^([a-z0-9-]+)==(\S+) ", lock.read_text(), re.MULTILINE))
+    assert versions
+    assert dict(line.split(">=") for line in done.stdout.splitlines()) == versions
 
 
 def test_the_health_check_asks_often_while_the_server_starts() -> None:
