@@ -1,23 +1,16 @@
-// npm install, then node --test. Not run by a test of this repository; tried by hand with Docker.
-// A generic container: the module for Service Bus also starts an SQL Server.
+// npm install, then node --test where Docker is. Not run by a test of this repository; it was tried by hand.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { ServiceBusClient } from "@azure/service-bus";
-import { GenericContainer, Wait } from "testcontainers";
+import { EmubusContainer } from "emubus-testcontainers";
 
+const config = { UserConfig: { Namespaces: [{ Name: "sbemulatorns", Queues: [{ Name: "orders" }] }] } };
 let container;
 let client;
 
 before(async () => {
-  container = await new GenericContainer("emubus:latest")
-    .withExposedPorts(5672, 5300)
-    .withEnvironment({ EMUBUS_DURABILITY: "none", EMUBUS_QUEUES: "orders,steps?sessions" })
-    .withWaitStrategy(Wait.forHttp("/health", 5300))
-    .start();
-  client = new ServiceBusClient(
-    `Endpoint=sb://${container.getHost()}:${container.getMappedPort(5672)};` +
-      "SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true",
-  );
+  container = await new EmubusContainer().withConfig(config).start();
+  client = new ServiceBusClient(container.getConnectionString());
 });
 
 after(async () => {

@@ -20,7 +20,11 @@ from ..kit.running import run_pytest
 
 EXAMPLES = ROOT / "examples"
 RUN = {"python", "javascript", "java", "go", "rust", "pytest", "spark", "conditions"}
-RUN_FILES = {EXAMPLES / "dotnet/hello/Program.cs"}  # where there is a .NET SDK
+RUN_FILES = {
+    EXAMPLES / "dotnet/hello/Program.cs",  # where there is a .NET SDK
+    EXAMPLES / "testcontainers-node/index.mjs",
+    EXAMPLES / "testcontainers-python/src/emubus_testcontainers/__init__.py",
+}
 READ = {"compose", "devcontainer", "functions", "github-actions", "gitlab-ci", "kubernetes"}
 NOT_RUN = re.compile(r"\b[Nn]ot run by a test of this repository|No test of this repository runs")
 CONNECTION_STRING = re.compile(
