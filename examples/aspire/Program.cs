@@ -1,21 +1,14 @@
 // The app host of .NET Aspire. Not run by a test of this repository: it needs Docker.
-// A plain container: RunAsEmulator starts Microsoft's image, with an SQL Server beside it.
 var builder = DistributedApplication.CreateBuilder(args);
 
-var servicebus = builder.AddContainer("servicebus", "emubus", "latest")
-    .WithEnvironment("EMUBUS_DURABILITY", "none")
-    .WithEnvironment("EMUBUS_QUEUES", "orders,steps?sessions")
-    .WithEndpoint(targetPort: 5672, scheme: "tcp", name: "amqp")
-    .WithHttpEndpoint(targetPort: 5300, name: "http")
-    .WithHttpHealthCheck("/health", endpointName: "http");
+var servicebus = builder.AddAzureServiceBus("servicebus")
+    .RunAsEmulator(emulator => emulator.WithImageRegistry(null).WithImage("emubus", "latest"));
+foreach (var sql in builder.Resources.Where(each => each.Name == "servicebus-mssql").ToList()) builder.Resources.Remove(sql);
 
-var amqp = servicebus.GetEndpoint("amqp");
-var connectionString = ReferenceExpression.Create(
-    $"Endpoint=sb://{amqp.Property(EndpointProperty.Host)}:{amqp.Property(EndpointProperty.Port)};SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true");
+servicebus.AddServiceBusQueue("orders");
+servicebus.AddServiceBusTopic("prices").AddServiceBusSubscription("shop");
 
 // Your app: builder.AddProject<Projects.App>("app")
-builder.AddExecutable("app", "dotnet", "../app", "run")
-    .WithEnvironment("SERVICEBUS_CONNECTION_STRING", connectionString)
-    .WaitFor(servicebus);
+builder.AddExecutable("app", "dotnet", "../app", "run").WithReference(servicebus).WaitFor(servicebus);
 
 builder.Build().Run();
