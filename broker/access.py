@@ -228,7 +228,9 @@ class Access:
             return claim  # nothing was verified, or no key gave it
         keys: Iterable[SharedKey] = self._keys
         if claim.is_of_entity:  # of the entity itself, or of the configuration for that entity
-            configured = (each for each in self._keys if each.scope is not None and _compared(each.scope) == claim.path)
+            configured = (
+                each for each in self._keys if each.scope is not None and _belongs_to(_compared(each.scope), claim.path)
+            )
             keys = (*self._entity_keys(claim.path), *configured)
         for key in keys:
             if key.name == claim.key_name and claim.key_text in _texts(key):
