@@ -28,11 +28,12 @@ ASSIGNMENTS_MAX: Final = 4_000
 
 
 class Role(StrEnum):
-    """A built-in role of the service."""
+    """A built-in role of the service, or of all of Azure: *Contributor* manages resources and opens no messages."""
 
     SENDER = "Azure Service Bus Data Sender"
     RECEIVER = "Azure Service Bus Data Receiver"
     OWNER = "Azure Service Bus Data Owner"
+    CONTRIBUTOR = "Contributor"
 
     @property
     def rights(self) -> frozenset[Right]:
@@ -40,7 +41,7 @@ class Role(StrEnum):
 
     @property
     def short(self) -> str:
-        """The word that people type: sender, receiver, owner."""
+        """The word that people type: sender, receiver, owner, contributor."""
         return self.value.rpartition(" ")[2].lower()
 
     @property
@@ -65,11 +66,14 @@ _RIGHTS: Final[Mapping[Role, frozenset[Right]]] = {
     Role.SENDER: frozenset({Right.SEND}),
     Role.RECEIVER: frozenset({Right.LISTEN}),
     Role.OWNER: ALL_RIGHTS,
+    Role.CONTRIBUTOR: frozenset(),
 }
+"""What each may do with messages and by the administration of its namespace."""
 _DEFINITIONS: Final[Mapping[Role, str]] = {
     Role.SENDER: "69a216fc-b8fb-44d8-bc22-1f3c2cd27a39",
     Role.RECEIVER: "4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0",
     Role.OWNER: "090c5cfd-751d-490a-894a-3ce6f1109419",
+    Role.CONTRIBUTOR: "b24988ac-6180-42a0-ab88-20f7382dd24c",
 }
 assert set(_RIGHTS) == set(_DEFINITIONS) == set(Role)
 
@@ -143,18 +147,22 @@ class Roles:
         """Call `changed()` after each change from now on, in place of the former one."""
         self._changed = changed
 
+    def held(self, principals: Collection[str], path: str) -> frozenset[Role]:
+        """The roles of an identity on an entity path in compared form; "" is the namespace."""
+        assigned = (each for principal in principals for each in self._by_principal.get(principal, ()))
+        return frozenset(each.role for each in assigned if each.covers(path))
+
     def rights(self, principals: Collection[str], path: str) -> frozenset[Right]:
         """The rights of an identity on an entity path in compared form."""
         found: frozenset[Right] = frozenset()
-        for principal in principals:
-            for each in self._by_principal.get(principal, ()):
-                if each.covers(path):
-                    found |= each.role.rights
+        for role in self.held(principals, path):
+            found |= role.rights
         return found
 
     def know(self, principals: Collection[str]) -> bool:
-        """Whether an identity has any role at all."""
-        return any(principal in self._by_principal for principal in principals)
+        """Whether an identity has any role that gives a right."""
+        assigned = (each for principal in principals for each in self._by_principal.get(principal, ()))
+        return any(each.role.rights for each in assigned)
 
     async def assign(self, assignment: RoleAssignment) -> bool:
         """Assign a role; whether that is new. BrokerError: not-found, resource-limit-exceeded, server-busy."""

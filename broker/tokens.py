@@ -72,6 +72,16 @@ class Bearer:
     expires_at: int
 
 
+class TokenOverError(BrokerError):
+    """A token whose time is over, at `ended_at` (Unix ms)."""
+
+    def __init__(self, ended_at: int) -> None:
+        ended = datetime.fromtimestamp(ended_at // 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        text = f"ExpiredToken: The token is expired. Expiration time: '{ended}'."
+        super().__init__(Condition.UNAUTHORIZED_ACCESS, text)
+        self.ended_at = ended_at
+
+
 class Issuer:
     """Signs and reads tokens. `load` and `save` keep the key; they block."""
 
@@ -130,8 +140,7 @@ class Issuer:
         except (KeyError, TypeError):
             raise _refusal("MalformedToken: The token's claims can't be read.") from None
         if found.expires_at <= now_ms:
-            ended = datetime.fromtimestamp(expires_s, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-            raise _refusal(f"ExpiredToken: The token is expired. Expiration time: '{ended}'.")
+            raise TokenOverError(found.expires_at)
         if now_ms < (begins_s - SKEW_S) * 1000:
             begins = datetime.fromtimestamp(begins_s, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
             raise _refusal(f"InvalidToken: The token is not valid before '{begins}'; the broker's clock is behind.")

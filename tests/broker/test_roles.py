@@ -31,6 +31,7 @@ def test_the_rights_of_a_role_are_those_of_the_service() -> None:
         "sender": {Right.SEND},
         "receiver": {Right.LISTEN},
         "owner": ALL_RIGHTS,
+        "contributor": set(),
     }
 
 

@@ -53,6 +53,7 @@ GIVES = {
     "sender": {Right.SEND},
     "receiver": {Right.LISTEN},
     "owner": {Right.SEND, Right.LISTEN, Right.MANAGE},
+    "contributor": set[Right](),
 }
 SCOPES = {"": ("q", "q2", "t", "t/s", "t/s2"), "q": ("q",), "t": ("t", "t/s", "t/s2"), "t/s": ("t/s",)}
 """Where a role is assigned, and the entities that it opens; `t/s` is a subscription of the topic `t`."""
@@ -82,7 +83,10 @@ class Identity:
         return opened and bool(GIVES[self.role or ""] & {right, Right.MANAGE})
 
 
-IDENTITIES = (Identity(None), *(Identity(role, scope) for role in GIVES for scope in SCOPES))
+IDENTITIES = (
+    *(Identity(None), Identity("contributor")),
+    *(Identity(role, scope) for role in GIVES if GIVES[role] for scope in SCOPES),
+)
 assert {each.short for each in Role} == set(GIVES)
 
 

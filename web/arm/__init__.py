@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from aiohttp import hdrs, web
+from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from ..loading import Loader, LoadError
@@ -76,7 +76,4 @@ async def _load(services: Services) -> Endpoint:
 
 def refusal(status: int, code: str, message: str) -> web.Response:
     """An error as Resource Manager writes it."""
-    response = web.json_response({"error": {"code": code, "message": message}}, status=status)
-    if status == 401:
-        response.headers[hdrs.WWW_AUTHENTICATE] = 'Bearer, Basic realm="emubus: key name and key"'
-    return response
+    return web.json_response({"error": {"code": code, "message": message}}, status=status)

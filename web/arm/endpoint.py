@@ -19,9 +19,8 @@ from ..errors import excerpt
 from ..json_reader import JsonError, read_json
 from ..long_work import ASIDE
 from ..services import Services
-from ..transport.authorization import require_manage
 from ..transport.connection import BROKEN
-from . import VERSION, refusal
+from . import VERSION, refusal, rights
 from .calls import ArmCall, ArmRefusal, Operation, Reply, bad, refusal_of_broker
 from .groups import VERSIONS
 from .loose_json import read_deployment
@@ -57,6 +56,8 @@ class Endpoint:
             reason = f"{refused.code}: {refused.message}"
             self._services.broker.refusals.refused_because(client, request.path, str(refused.status), reason)
             response = refusal(refused.status, refused.code, refused.message)
+            if refused.status == 401:
+                response.headers[hdrs.WWW_AUTHENTICATE] = rights.challenge(request, refused.message)
         except web.HTTPException:
             raise
         except BROKEN:
@@ -77,16 +78,15 @@ class Endpoint:
         rows = matching(parts)
         version = _version_in(request, rows[0][0] if rows else None)
         found = next(((row, names) for row, names in rows if row.method == request.method), None)
-        if found is None or not found[0].is_public:
-            require_manage(request, self._services)
+        row, names = (None, dict[str, str]()) if found is None else found
+        rights.require(request, self._services, self._state, row, names)
         if not rows:
             text = f"There is no resource at '{excerpt(request.path)}'; docs/ARM.md lists what this server has."
             raise ArmRefusal(404, "InvalidResourceType", text)
-        if found is None:
+        if row is None:
             known = ", ".join(sorted({row.method for row, _ in rows}))
             text = f"The method {excerpt(request.method)} is not known here; {known} are."
             raise ArmRefusal(405, "MethodNotAllowed", text)
-        row, names = found
         body: Mapping[str, object] = {}
         if request.method in _WITH_BODY:
             data = await _read(request, row.bytes_max)

@@ -53,7 +53,7 @@ def require_manage(request: web.Request, services: Services) -> None:
         require(request, services, "", Right.MANAGE)
         return
     claim = access.claim_of_key(*basic_credentials(header))
-    _mark_known(request, claim)
+    mark_known(request, claim.identity)
     access.require([claim], "", Right.MANAGE, services.clock.now_ms())
 
 
@@ -96,11 +96,12 @@ def _claim(request: web.Request, services: Services, address: str, now: int) -> 
         raise BrokerError(Condition.UNAUTHORIZED_ACCESS, "MissingToken: The authorization header was not found.")
     claim = services.access.put_token(token, address, now, asked=request.rel_url.raw_path)
     if services.access.opens_anything(claim):
-        _mark_known(request, claim)
+        mark_known(request, claim.identity)
     return claim
 
 
-def _mark_known(request: web.Request, claim: Claim) -> None:
+def mark_known(request: web.Request, identity: str) -> None:
+    """Have the connection count as one of somebody who may do something here."""
     if isinstance(request.protocol, HttpConnection):
         request.protocol.known_by(lambda: False)
-        request.protocol.memory.identify(claim.identity)
+        request.protocol.memory.identify(identity)
