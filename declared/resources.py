@@ -56,8 +56,9 @@ class Declared:
 
     `path` has its names within the namespace, as entities spell them (`a/b` is one name): of a rule those of topic,
     subscription and rule, of an authorization rule those of its queue or topic, if any, and its own. `properties` are
-    those of ARM's resource, in camel case, evaluated; None is absent. A namespace has `sku` among them, and an
-    authorization rule may have `primaryKey` and `secondaryKey`. `namespace` is "" if the name is not known.
+    those of ARM's resource, in camel case, evaluated; None is absent. A namespace has `sku` among them, from a template
+    also `location`, `tags` and `identity`; an authorization rule may have `primaryKey` and `secondaryKey`.
+    `namespace` is "" if the name is not known.
     """
 
     kind: Kind

@@ -446,8 +446,8 @@ class _Template:
         if isinstance(found, Partly):
             why = Unresolved(found.missing.why, found.missing.parameter)
             self._reading.leave_out(f"{label}: some of its properties", why, instance.path, is_entity=False)
-        if kind is Kind.NAMESPACE and "sku" in instance.raw:
-            found = {**found, "sku": instance.scope.value(instance.raw["sku"])}
+        if kind is Kind.NAMESPACE:
+            found = {**found, **_beside(instance)}
         properties = coerced(kind, self._known(found, label, instance.path))
         origin = self._reading.locate(instance.path)
         self._reading.declare(Declared(kind, path, properties, origin, "" if _UNKNOWN_NAME in namespace else namespace))
@@ -652,6 +652,23 @@ def _resources(raw: object, path: str) -> Iterator[tuple[str, str, Mapping[str, 
         raise Unresolved(f"resources: what must be an array is of type {kind_of(raw)}")
     for at, each in enumerate(raw):
         yield "", f"{path}[{at}]", _object(each, path)
+
+
+def _beside(instance: _Instance) -> JsonObject:
+    """What a namespace has beside its properties. No entity needs its place and tags: they are left out if unknown."""
+    found: JsonObject = {}
+    for name in ("sku", "location", "tags", "identity"):
+        if name not in instance.raw:
+            continue
+        try:
+            value = instance.scope.value(instance.raw[name])
+        except Unresolved:
+            if name == "sku":
+                raise
+            continue
+        if name == "sku" or unknown_in(value) is None:
+            found[name] = value
+    return found
 
 
 def _properties(raw: Mapping[str, object], scope: Scope) -> object:

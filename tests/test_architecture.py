@@ -80,7 +80,7 @@ MAY_IMPORT: dict[str, set[str]] = {  # room: what it may import besides itself
     "conditions": {GROUND, FACADE, "broker/message", "conditions/behaviours"},
     "conditions/behaviours": {GROUND, FACADE, "broker/model", "conditions"},
     "templates": {"broker/model", "declared"},
-    "declared": {GROUND, "broker/model", "codec"},
+    "declared": {GROUND, "broker/model", "broker/rules", "codec"},
     "story": {GROUND, FACADE, "broker/message", "broker/model", "broker/rules", "codec"},
     "telemetry": {GROUND, FACADE, "broker/admin", "broker/message", "broker/model", "codec", "conditions"},
     "amqp/wire": {GROUND, FACADE, "codec"},

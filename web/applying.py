@@ -6,13 +6,14 @@ Knows the broker's verbs. Does not know what is to be done with a resource: `dec
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from ..broker.broker import Broker
 from ..broker.errors import BrokerError, Condition
 from ..broker.ids import new_shared_key
 from ..broker.kept_keys import written
-from ..broker.model.catalog import Description
+from ..broker.model.catalog import Description, path_of
 from ..broker.model.descriptions import AuthorizationRule, RuleDescription
 from ..broker.model.profiles import Limits
 from ..broker.model.validation import authorization_violations
@@ -22,13 +23,22 @@ from ..declared.resources import Resources
 from .long_work import Pace
 from .services import Services
 
+Around = Callable[[str, str, bool], AbstractContextManager[object]]
+"""What each change is done in: takes its verb (PUT, DELETE), the path of entity or rule, and whether that is new."""
+
+
+def _nothing_around(verb: str, path: str, is_new: bool) -> AbstractContextManager[object]:
+    del verb, path, is_new
+    return nullcontext()
+
 
 class LiveNamespace:
-    """The running namespace (`declared.applying.Port`)."""
+    """The running namespace (`declared.applying.Port`). What `around` raises refuses a change; it is a BrokerError."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, around: Around = _nothing_around) -> None:
         self._services = services
         self._broker: Broker = services.broker
+        self._around = around
         self._pace = Pace()
 
     @property
@@ -44,19 +54,24 @@ class LiveNamespace:
         return None if entity is None else entity.description
 
     def create(self, description: Description) -> None:
-        self._broker.administration.create(description)
+        with self._around("PUT", path_of(description), True):
+            self._broker.administration.create(description)
 
     def update(self, description: Description) -> None:
-        self._broker.administration.update(description)
+        with self._around("PUT", path_of(description), False):
+            self._broker.administration.update(description)
 
     def add_rule(self, path: str, rule: RuleDescription) -> None:
-        self._broker.administration.add_rule(path, rule)
+        with self._around("PUT", f"{path}/Rules/{rule.name}", True):
+            self._broker.administration.add_rule(path, rule)
 
     def replace_rule(self, path: str, rule: RuleDescription) -> None:
-        self._broker.administration.replace_rule(path, rule)
+        with self._around("PUT", f"{path}/Rules/{rule.name}", False):
+            self._broker.administration.replace_rule(path, rule)
 
     def remove_rule(self, path: str, name: str) -> None:
-        self._broker.administration.remove_rule(path, name)
+        with self._around("DELETE", f"{path}/Rules/{name}", False):
+            self._broker.administration.remove_rule(path, name)
 
     def new_key(self) -> str:
         return new_shared_key()
@@ -83,10 +98,17 @@ class LiveNamespace:
 
 
 async def apply_resources(
-    services: Services, client: str, resources: Resources, *, whole_rules: bool = False, sets_targets: bool = True
+    services: Services,
+    client: str,
+    resources: Resources,
+    *,
+    whole_rules: bool = False,
+    sets_targets: bool = True,
+    around: Around = _nothing_around,
 ) -> list[Result]:
     """Apply resources to the running namespace; what is refused is logged as refused to `client`."""
-    found = await apply(resources, LiveNamespace(services), whole_rules=whole_rules, sets_targets=sets_targets)
+    port = LiveNamespace(services, around)
+    found = await apply(resources, port, whole_rules=whole_rules, sets_targets=sets_targets)
     for each in found:
         if each.status in FAILURES:
             services.broker.refusals.refused_because(client, each.path or each.what, each.status, each.why)

@@ -213,7 +213,8 @@ def _into_file(parsed: argparse.Namespace, resources: Resources) -> _Done:
     """Write a Config.json of what can be applied."""
     from ..config_file.writing import config_json
     from ..declared.applying import apply
-    from ..importing.to_file import NAME, FutureNamespace, limits_for_file
+    from ..declared.future import NAME, FutureNamespace
+    from ..importing.to_file import limits_for_file
 
     future = FutureNamespace(limits_for_file(resources))
     results = asyncio.run(apply(resources, future, whole_rules=parsed.namespace is not None))

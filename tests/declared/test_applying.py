@@ -26,8 +26,8 @@ from emubus.broker.model.descriptions import (
 from emubus.broker.model.profiles import LIMITS, Profile
 from emubus.declared.applying import Result, Status, apply
 from emubus.declared.describing import declared_of
+from emubus.declared.future import FutureNamespace
 from emubus.declared.resources import Declared, Kind, LeftOut, Origin, Resources
-from emubus.importing.to_file import FutureNamespace
 
 Properties = Mapping[str, object]
 

@@ -35,7 +35,7 @@ from emubus.config_file.json_schema import schema
 from emubus.config_file.reading import parse_config
 from emubus.config_file.writing import config_json
 from emubus.declared.applying import Status, apply
-from emubus.importing.to_file import FutureNamespace
+from emubus.declared.future import FutureNamespace
 from emubus.templates.reading import evaluate
 from emubus.testing import EmubusServer
 from emubus.web.atom.descriptions import ReadContext, subscription_in, top_level_in

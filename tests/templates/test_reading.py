@@ -12,8 +12,8 @@ import pytest
 from emubus.broker.model.descriptions import SubscriptionDescription
 from emubus.broker.model.profiles import LIMITS, Profile
 from emubus.declared.applying import Status, apply
+from emubus.declared.future import FutureNamespace
 from emubus.declared.resources import Declared, Kind, LeftOut
-from emubus.importing.to_file import FutureNamespace
 from emubus.templates.evaluating import Place
 from emubus.templates.reading import Evaluated, evaluate, parameters_in
 from emubus.templates.values import Unknown, Unresolved

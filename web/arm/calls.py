@@ -34,10 +34,11 @@ class ArmRefusal(Exception):  # noqa: N818 - the answer to a request
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The status of an answer, and its JSON; None without a body."""
+    """The status of an answer, its JSON (None without a body), and headers that only it has."""
 
     status: int
     body: JsonValue = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 Rows = Callable[[Sequence[str]], Sequence[tuple["Operation", dict[str, str]]]]

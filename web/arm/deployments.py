@@ -1,39 +1,63 @@
-"""Deployments of templates: what a template declares is put, resource by resource, by the operations of the endpoint.
+"""Deployments of templates: what a template declares is given to its namespaces by the engine of `emubus import`.
 
-Resource Manager goes by `dependsOn`. Here what needs another resource waits until that is there: each round puts what
-it can, and the refusals of a round that could put nothing are the deployment's. So a deployment that fails has made
-some of its resources, as in the service, and running it again goes on. Templates are evaluated beside the event loop
-(`templates/`); what they ask of the namespace is answered on it.
+Templates are evaluated beside the event loop (`templates/`); what they ask of the namespace is answered on it.
+Namespaces and their network rules, which only Resource Manager knows, are put by the operations of the endpoint; all
+else of a namespace is applied at once (`declared/applying.py`), whatever `dependsOn` says. Each resource is judged
+alone, so that a deployment that fails has made some of its resources, as in the service, and running it again goes on.
+
+The service answers at once and goes on; here all is done before the answer. A deployment that has failed is answered
+as an operation that has, because SDKs read the reasons there.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 from uuid import UUID
 
-from ...broker.errors import BrokerError
+from ...broker.errors import BrokerError, Condition
 from ...broker.ids import new_message_id
-from ...declared.resources import Declared, Kind
+from ...declared.applying import FAILURES, Status, apply
+from ...declared.future import FutureNamespace
+from ...declared.resources import Declared, Kind, Resources
 from ...templates.evaluating import Place
 from ...templates.reading import Evaluated, evaluate, parameters_in
 from ...templates.values import TooMuch, Unresolved, unknown_in
+from ..applying import Around, LiveNamespace, apply_resources
 from ..errors import excerpt
 from ..long_work import ASIDE
 from ..markup import instant
-from .calls import ArmCall, ArmRefusal, Operation, Reply, Run, bad, refusal_of_broker, reply_of_list
+from ..services import Services
+from .calls import CODES, ArmCall, ArmRefusal, Operation, Reply, Run, bad, missing, refusal_of_broker, reply_of_list
+from .entities import under_conditions
 from .groups import TENANT, VERSIONS, find_group
 from .homes import Homes
-from .state import DEFAULT_GROUP, LOCATION
+from .namespaces import placed_in
+from .state import DEFAULT_GROUP, LOCATION, Placed
 from .values import object_in, text_in
 
 TYPE: Final = "Microsoft.Resources/deployments"
 KEPT_MAX: Final = 800
 """Deployments that are remembered, as of a resource group of the service (azure-subscription-service-limits)."""
+LINES_MAX: Final = 10
+"""Refusals in the sentence for people; the details have all."""
+_CHANGE_TYPES: Final[Mapping[Status, str]] = {
+    Status.CREATED: "Create",
+    Status.CHANGED: "Modify",
+    Status.UNCHANGED: "NoChange",
+    Status.REMOVED: "Delete",
+    Status.REFUSED: "Unsupported",
+    Status.LEFT_OUT: "Unsupported",
+    Status.PASSED_OVER: "Ignore",
+}
+"""How an answer to what-if names what would become of a resource (azure-rest-api-specs, WhatIfChange)."""
+_CODES: Final[Mapping[Status, str]] = {Status.REFUSED: CODES[400], Status.LEFT_OUT: "ParentResourceNotFound"}
+assert set(_CODES) == FAILURES
 _OWN_VERSION: Final = VERSIONS[0]
 _PATHS: Final[Mapping[Kind, tuple[str, ...]]] = {
     Kind.QUEUE: ("queues",),
@@ -81,12 +105,28 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A resource that a template declares, as a request that puts it."""
+    """A resource that a template declares, and its id. `put`: the request for a namespace or its network rules."""
 
     declared: Declared
-    row: Operation
-    call: ArmCall
-    path: str
+    id: str
+    group: str
+    put: tuple[Operation, ArmCall] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why a resource was not put."""
+
+    target: Target
+    code: str
+    why: str
+
+    def json(self) -> dict[str, object]:
+        """As the details of an error have it."""
+        return {"code": self.code, "message": self.why, "target": self.target.id}
+
+    def __str__(self) -> str:
+        return f"{self.target.declared.label}: {self.why}"
 
 
 class Deploying:
@@ -190,7 +230,7 @@ class Deploying:
         return None
 
     def targets(self, found: Evaluated) -> list[Target]:
-        """The requests that put what a template declares. ArmRefusal for a namespace without a name."""
+        """What a template declares. ArmRefusal for a namespace without a name."""
         homes = Homes(self.call.services, self.call.state)
         made: list[Target] = []
         for each in found.resources.declared:
@@ -203,17 +243,89 @@ class Deploying:
                 group = placed.group
             own = f"{self._root(group)}/providers/Microsoft.ServiceBus/namespaces/{each.namespace}"
             path = "/".join([own, *_below(each)])
-            target = self.request("PUT", path, self._body(each))
-            assert target is not None, f"there is a row for each kind of resource: {path}"
-            made.append(Target(each, *target, f"/{path}"))
-        return sorted(made, key=lambda each: each.declared.kind is not Kind.NAMESPACE)
+            put = None
+            if each.kind in (Kind.NAMESPACE, Kind.NETWORK_RULES):
+                put = self.request("PUT", path, self._body(each))
+                assert put is not None, f"there is a row for each kind of resource: {path}"
+            made.append(Target(each, f"/{path}", group, put))
+        return made
 
     def _body(self, each: Declared) -> dict[str, object]:
         properties = dict(each.properties)
         if each.kind is not Kind.NAMESPACE:
             return {"properties": properties}
-        sku = properties.pop("sku", None)
-        return {"location": self.location, "properties": properties, **({} if sku is None else {"sku": sku})}
+        beside: dict[str, object] = {
+            name: properties.pop(name) for name in ("sku", "location", "tags", "identity") if name in properties
+        }
+        return {"location": self.location, **beside, "properties": properties}
+
+    async def apply(self, targets: Sequence[Target]) -> tuple[list[str], list[Refused]]:
+        """Put all; the ids of what was put, and what could not be."""
+        refused: list[Refused] = []
+        for each in sorted(targets, key=lambda each: each.declared.kind is not Kind.NAMESPACE):
+            if each.put is not None:
+                row, call = each.put
+                try:
+                    await row.run(call)
+                except (ArmRefusal, BrokerError) as error:
+                    refused += self._refused([each], error)
+        for own in _by_namespace(targets).values():
+            try:
+                services = self.services_of(own[0])
+            except (ArmRefusal, BrokerError) as error:
+                refused += self._refused(own, error)
+                continue
+            declared = Resources(tuple(each.declared for each in own))
+            results = await apply_resources(services, self._client, declared, around=_conditions_of(services))
+            refused += [
+                Refused(each, _CODES[result.status], result.why)
+                for each, result in zip(own, results, strict=True)
+                if result.status in FAILURES
+            ]
+        failed = {id(each.target) for each in refused}
+        return [each.id for each in targets if id(each) not in failed], refused
+
+    def services_of(self, target: Target) -> Services:
+        """Those of a resource's namespace. ArmRefusal (404), BrokerError (server-busy)."""
+        homes = Homes(self.call.services, self.call.state)
+        placed = homes.find(target.declared.namespace)
+        if placed is None or placed.group.lower() != target.group.lower():
+            raise missing("namespaces", target.declared.namespace, target.group)
+        return homes.services_of(placed)
+
+    @property
+    def _client(self) -> str:
+        return f"Resource Manager's client at {self.call.request.remote}"
+
+    def _refused(self, targets: Sequence[Target], error: ArmRefusal | BrokerError) -> list[Refused]:
+        """Refusals that nobody has logged yet."""
+        found = error if isinstance(error, ArmRefusal) else refusal_of_broker(error)
+        for each in targets:
+            self.call.services.broker.refusals.refused_because(self._client, each.id, found.code, found.message)
+        return [Refused(each, found.code, found.message) for each in targets]
+
+
+def _by_namespace(targets: Sequence[Target]) -> dict[str, list[Target]]:
+    """What is applied, by the compared form of the name of its namespace."""
+    found: dict[str, list[Target]] = {}
+    for each in targets:
+        if each.put is None:
+            found.setdefault(each.declared.namespace.lower(), []).append(each)
+    return found
+
+
+def _conditions_of(services: Services) -> Around:
+    """Has conditions strike the changes of a deployment, as those of single requests."""
+
+    @contextmanager
+    def around(verb: str, path: str, is_new: bool) -> Iterator[None]:
+        try:
+            with under_conditions(services, verb, path, is_create=is_new):
+                yield
+        except ArmRefusal as error:
+            raise BrokerError(Condition.SERVER_BUSY, error.message) from None
+
+    return around
 
 
 def _below(each: Declared) -> list[str]:
@@ -240,43 +352,34 @@ def _on_loop(
 
 
 async def put(call: ArmCall) -> Reply:
-    """Deploy, and answer when all is done. ArmRefusal names what could not be put, and why."""
+    """Deploy, and answer when all is done: also what has failed, with what could not be put, and why."""
     own, started_at = Deploying(call), call.services.clock.now_ms()
-    targets = own.targets(await own.evaluated())
-    made, refused = await _put_all(targets)
+    made, refused = await own.apply(own.targets(await own.evaluated()))
     now = call.services.clock.now_ms()
     common = (_id(call), call.names["deployment"])
-    if refused:
-        details = [{"code": each.code, "message": each.message, "target": target.path} for target, each in refused]
-        text = f"At least one resource deployment operation failed: {refused[0][1].message}"
-        error = {"code": "DeploymentFailed", "message": text, "details": details}
-        failed = Deployment(*common, "Failed", own.mode, started_at, now, own.parameters, {}, made, error)
-        _keep(call, failed)
-        lines = "; ".join(f"{target.declared.label}: {each.message.strip()}" for target, each in refused[:10])
-        raise ArmRefusal(400, "DeploymentFailed", f"At least one resource deployment operation failed: {lines}")
-    outputs = _plain((await own.evaluated()).outputs)
-    done = Deployment(*common, "Succeeded", own.mode, started_at, now, own.parameters, outputs, made)
-    _keep(call, done)
-    return Reply(201, done.json())
+    if not refused:
+        outputs = _plain((await own.evaluated()).outputs)
+        done = Deployment(*common, "Succeeded", own.mode, started_at, now, own.parameters, outputs, made)
+        _keep(call, done)
+        return Reply(201, done.json())
+    lines = "; ".join(str(each).strip() for each in refused[:LINES_MAX])
+    more = f"; and {len(refused) - LINES_MAX} more" if len(refused) > LINES_MAX else ""
+    error = {
+        "code": "DeploymentFailed",
+        "message": f"At least one resource deployment operation failed: {lines}{more}",
+        "details": [each.json() for each in refused],
+    }
+    failed = Deployment(*common, "Failed", own.mode, started_at, now, own.parameters, {}, made, error)
+    _keep(call, failed)
+    request = call.request
+    status = f"{request.scheme}://{request.host}{failed.id}/operationStatuses/{started_at}?api-version={call.version}"
+    return Reply(201, failed.json(), {"Azure-AsyncOperation": status, "Retry-After": "0"})
 
 
-async def _put_all(targets: Sequence[Target]) -> tuple[list[str], list[tuple[Target, ArmRefusal]]]:
-    """The paths of what was put, and what could not be, with its refusal."""
-    made: list[str] = []
-    waiting = list(targets)
-    while True:
-        refused: list[tuple[Target, ArmRefusal]] = []
-        for each in waiting:
-            try:
-                await each.row.run(each.call)
-                made.append(each.path)
-            except ArmRefusal as error:
-                refused.append((each, error))
-            except BrokerError as error:
-                refused.append((each, refusal_of_broker(error)))
-        if not refused or len(refused) == len(waiting):
-            return made, refused
-        waiting = [each for each, _ in refused]
+async def show_status(call: ArmCall) -> Reply:
+    """How the operation has ended that a deployment was."""
+    found = _found(call)
+    return Reply(200, {"status": found.state, **({} if found.error is None else {"error": dict(found.error)})})
 
 
 def _plain(outputs: Mapping[str, object]) -> dict[str, object]:
@@ -296,31 +399,75 @@ async def validate(call: ArmCall) -> Reply:
     """Whether a template can be read with its parameters; nothing is made."""
     own, now = Deploying(call), call.services.clock.now_ms()
     targets = own.targets(await own.evaluated())
-    paths = [each.path for each in targets]
+    paths = [each.id for each in targets]
     found = Deployment(_id(call), call.names["deployment"], "Succeeded", own.mode, now, now, own.parameters)
     return Reply(200, found.json(validated=paths))
 
 
 async def what_if(call: ArmCall) -> Reply:
-    """What a deployment would change; nothing is made."""
+    """What a deployment would change; nothing is made. The same engine tells, on a namespace that is a thought."""
     own = Deploying(call)
-    changes: list[dict[str, object]] = []
-    for each in own.targets(await own.evaluated()):
-        read = own.request("GET", each.path.lstrip("/"), {})
-        before: object = None
-        if read is not None:
-            try:
-                before = (await read[0].run(read[1])).body
-            except (ArmRefusal, BrokerError):
-                before = None
-        after = {"id": each.path, **each.call.body}
-        if not isinstance(before, Mapping):
-            changes.append({"resourceId": each.path, "changeType": "Create", "before": None, "after": after})
+    targets = own.targets(await own.evaluated())
+    outcomes = {id(each): await _rehearsed_put(each) for each in targets if each.put is not None}
+    for name, these in _by_namespace(targets).items():
+        try:
+            future = _future(own, name, targets)
+        except ArmRefusal as error:
+            outcomes |= {id(each): ("Unsupported", error.message) for each in these}
             continue
-        delta = _delta(object_in(before.get("properties"), "properties"), each.declared.properties)
-        change = {"resourceId": each.path, "changeType": "Modify" if delta else "NoChange", "before": before}
-        changes.append({**change, "after": after, **({"delta": delta} if delta else {})})
+        results = await apply(Resources(tuple(each.declared for each in these)), future)
+        outcomes |= {
+            id(each): (_CHANGE_TYPES[result.status], result.why if result.status in FAILURES else "")
+            for each, result in zip(these, results, strict=True)
+        }
+    changes = [await _change(own, each, *outcomes[id(each)]) for each in targets]
     return Reply(200, {"status": "Succeeded", "properties": {"correlationId": "", "changes": changes}})
+
+
+async def _rehearsed_put(target: Target) -> tuple[str, str]:
+    """What a PUT of a namespace, or of its network rules, would be."""
+    assert target.put is not None
+    call = target.put[1]
+    placed = Homes(call.services, call.state).find(target.declared.namespace)
+    is_new = placed is None or placed.name.lower() not in call.state.kept.namespaces
+    return ("Create" if placed is None else "Modify" if is_new else "NoChange"), ""
+
+
+def _future(own: Deploying, name: str, targets: Sequence[Target]) -> FutureNamespace:
+    """The namespace as it is, or as the template makes it. ArmRefusal (404), BrokerError (server-busy)."""
+    homes = Homes(own.call.services, own.call.state)
+    these = [each for each in targets if each.declared.namespace.lower() == name]
+    made = next((each.put[1].body for each in these if each.put and each.declared.kind is Kind.NAMESPACE), None)
+    if made is not None and homes.find(name) is None:
+        return FutureNamespace(homes.limits_of_new(placed_in(Placed(name), made)), name)
+    services = own.services_of(these[0])
+    entities = [each.description for each in services.broker.namespace.entities()]
+    return FutureNamespace(
+        services.broker.limits, services.broker.name, entities, LiveNamespace(services).namespace_rules()
+    )
+
+
+async def _change(own: Deploying, target: Target, kind: str, why: str) -> dict[str, object]:
+    """One line of an answer to what-if."""
+    body = target.put[1].body if target.put is not None else {"properties": dict(target.declared.properties)}
+    after = {"id": target.id, **body}
+    found: dict[str, object] = {"resourceId": target.id, "changeType": kind}
+    if kind == "Unsupported":
+        return {**found, "unsupportedReason": why}
+    read = own.request("GET", target.id.lstrip("/"), {}) if kind != "Create" else None
+    before: object = None
+    if read is not None:
+        try:
+            before = (await read[0].run(read[1])).body
+        except (ArmRefusal, BrokerError):
+            before = None
+    found |= {"before": before, "after": after}
+    if not isinstance(before, Mapping):
+        return found
+    delta = _delta(object_in(before.get("properties"), "properties"), target.declared.properties)
+    if target.put is not None and kind == "NoChange" and delta:
+        found["changeType"] = kind = "Modify"
+    return {**found, "delta": delta} if kind == "Modify" else found
 
 
 def _delta(before: Mapping[str, object], after: Mapping[str, object]) -> list[dict[str, object]]:
@@ -328,7 +475,7 @@ def _delta(before: Mapping[str, object], after: Mapping[str, object]) -> list[di
     found: list[dict[str, object]] = []
     for name, value in after.items():
         old = before.get(name.lower())
-        if isinstance(value, Mapping) or old == value or name == "sku":
+        if isinstance(value, Mapping) or old == value or name in ("sku", "location", "tags", "identity"):
             continue
         change = {"path": f"properties.{name}", "propertyChangeType": "Modify", "before": old, "after": value}
         found.append({**change, "children": None})
@@ -413,4 +560,5 @@ RUNS: Final[Mapping[str, Run]] = {
     "delete": delete,
     "list_all": list_all,
     "list_operations": list_operations,
+    "show_status": show_status,
 }

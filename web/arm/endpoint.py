@@ -68,6 +68,7 @@ class Endpoint:
         else:
             response = web.Response(status=reply.status) if reply.body is None else web.json_response(reply.body)
             response.set_status(reply.status)
+            response.headers.update(reply.headers)
         response.headers["x-ms-request-id"] = tracking
         response.headers["x-ms-correlation-request-id"] = tracking
         response.headers[hdrs.CACHE_CONTROL] = "no-cache"

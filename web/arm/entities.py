@@ -115,6 +115,9 @@ class Place:
             "properties": rule_json(rule),
         }
 
+    def under_conditions(self, path: str, *, is_create: bool) -> under_conditions:
+        return under_conditions(self.services, self.call.method, path, is_create=is_create)
+
     def put(self, description: Description, *, is_new: bool) -> Entity:
         """Create or change an entity. BrokerError."""
         change = self.broker.administration
@@ -189,7 +192,7 @@ async def put_top_level(call: ArmCall) -> Reply:
     description = top_level_of(kind, given, name if old is None else old.name, old, place.broker.limits)
     if isinstance(old, QueueDescription | TopicDescription):
         description = replace(description, authorization_rules=old.authorization_rules)
-    with under_conditions(place, name, is_create=old is None):
+    with place.under_conditions(name, is_create=old is None):
         entity = place.put(description, is_new=old is None)
     return Reply(200, place.resource(entity))
 
@@ -199,7 +202,7 @@ async def delete_top_level(call: ArmCall) -> Reply:
     found = place.top_level(word)
     if found is None:
         return Reply(204)
-    with under_conditions(place, found.path, is_create=False):
+    with place.under_conditions(found.path, is_create=False):
         place.broker.administration.delete(found.path)
     return Reply(200)
 
@@ -233,7 +236,7 @@ async def put_subscription(call: ArmCall) -> Reply:
     )
     if old is None:
         description = replace(description, jms=client_in(body))
-    with under_conditions(place, description.path, is_create=old is None):
+    with place.under_conditions(description.path, is_create=old is None):
         entity = place.put(description, is_new=old is None)
     return Reply(200, place.resource(entity))
 
@@ -243,7 +246,7 @@ async def delete_subscription(call: ArmCall) -> Reply:
     found = place.subscription() if place.top_level("topic") is not None else None
     if found is None:
         return Reply(204)
-    with under_conditions(place, found.path, is_create=False):
+    with place.under_conditions(found.path, is_create=False):
         place.broker.administration.delete(found.path)
     return Reply(200)
 
@@ -286,7 +289,7 @@ async def put_rule(call: ArmCall) -> Reply:
     rule = rule_in(name, object_in(call.body, "the body").get("properties"))
     rule = of_subscription(subscription.description, rule)
     change = place.broker.administration
-    with under_conditions(place, f"{subscription.path}/Rules/{name}", is_create=old is None):
+    with place.under_conditions(f"{subscription.path}/Rules/{name}", is_create=old is None):
         (change.add_rule if old is None else change.replace_rule)(subscription.path, rule)
     made = _rule(place, subscription)
     assert made is not None, "it was just made"
@@ -299,7 +302,7 @@ async def delete_rule(call: ArmCall) -> Reply:
     found = None if subscription is None else _rule(place, subscription)
     if subscription is None or found is None:
         return Reply(204)
-    with under_conditions(place, f"{subscription.path}/Rules/{found.name}", is_create=False):
+    with place.under_conditions(f"{subscription.path}/Rules/{found.name}", is_create=False):
         place.broker.administration.remove_rule(subscription.path, found.name)
     return Reply(200)
 
@@ -314,9 +317,9 @@ def _absent(name: str) -> ArmRefusal:
 class under_conditions:  # noqa: N801 - used as a statement
     """A change of an entity as conditions let it happen: refused before, or refused though it was done."""
 
-    def __init__(self, place: Place, path: str, *, is_create: bool) -> None:
-        self._conditions = place.services.conditions
-        self._asked = AdminRequest(place.call.method, path, is_create)
+    def __init__(self, services: Services, method: str, path: str, *, is_create: bool) -> None:
+        self._conditions = services.conditions
+        self._asked = AdminRequest(method, path, is_create)
         self._refusal: ArmRefusal | None = None
 
     def __enter__(self) -> None:

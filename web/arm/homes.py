@@ -8,7 +8,7 @@ deletes its entities, and hides it until it is put again.
 from __future__ import annotations
 
 from ...broker.errors import BrokerError, Condition
-from ...broker.model.profiles import Profile
+from ...broker.model.profiles import LIMITS, Limits, Profile
 from ..services import NamespaceReport, Services
 from .state import Placed, State
 
@@ -53,13 +53,22 @@ class Homes:
         except BrokerError as error:
             if error.condition is not Condition.NOT_FOUND:
                 raise
-            own = self._services.broker.limits.profile
-            profile = (
-                Profile.PREMIUM if placed.tier == "Premium" else Profile.STANDARD if own is Profile.PREMIUM else None
-            )
+            profile = self._profile_of(placed)
             partitions = placed.properties.get("premiumMessagingPartitions") if profile is Profile.PREMIUM else None
             several = partitions if isinstance(partitions, int) and partitions > 1 else None
             namespaces.create(placed.name, profile, premium_partitions=several)
+
+    def _profile_of(self, placed: Placed) -> Profile | None:
+        """The profile of a new one; None is that of the first."""
+        own = self._services.broker.limits.profile
+        if placed.tier == "Premium":
+            return Profile.PREMIUM
+        return Profile.STANDARD if own is Profile.PREMIUM else None
+
+    def limits_of_new(self, placed: Placed) -> Limits:
+        """The limits that a namespace has which isn't there yet."""
+        profile = self._profile_of(placed)
+        return self._services.broker.limits if profile is None else LIMITS[profile]
 
     async def delete(self, placed: Placed) -> None:
         """Delete a namespace with its entities, all of them at once. BrokerError (server-busy): all stay."""

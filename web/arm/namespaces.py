@@ -120,7 +120,7 @@ async def put_namespace(call: ArmCall) -> Reply:
         raise bad("The location property is required for this definition.", "LocationRequired")
     now = call.services.clock.now_ms()
     base = Placed(name, created_at=now) if old is None else replace(old, tags={}, properties={})
-    placed = _changed(replace(base, group=group, location=location, updated_at=now), given)
+    placed = placed_in(replace(base, group=group, location=location, updated_at=now), given)
     homes.make(placed)
     if call.state.kept.groups.get(group.lower()) is None:
         await call.state.put_group(Group(group, location))
@@ -131,13 +131,14 @@ async def put_namespace(call: ArmCall) -> Reply:
 async def patch_namespace(call: ArmCall) -> Reply:
     """Change what the body names."""
     old, given = placed_of(call), object_in(call.body, "the body")
-    placed = replace(_changed(old, given), updated_at=call.services.clock.now_ms())
+    placed = replace(placed_in(old, given), updated_at=call.services.clock.now_ms())
     await call.state.put_namespace(placed)
     return Reply(200, namespace_json(call, placed))
 
 
-def _changed(placed: Placed, given: Mapping[str, object]) -> Placed:
+def placed_in(placed: Placed, given: Mapping[str, object]) -> Placed:
     """A namespace with what a body names. ArmRefusal."""
+    given = object_in(given, "the body")
     sku = object_in(given.get("sku"), "sku")
     tier = text_in(sku.get("name", sku.get("tier")), "sku.name") or placed.tier
     tiers = {each.lower(): each for each in TIERS}

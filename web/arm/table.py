@@ -57,6 +57,7 @@ def _deployments_at(parent: str) -> tuple[Operation, ...]:
         Operation("POST", f"{one}/validate", _deployed("validate"), most, is_loose=True),
         Operation("POST", f"{one}/whatIf", _deployed("what_if"), most, is_loose=True),
         Operation("GET", f"{one}/operations", _deployed("list_operations")),
+        Operation("GET", f"{one}/operationStatuses/{{operation}}", _deployed("show_status")),
     )
 
 

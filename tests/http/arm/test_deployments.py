@@ -117,7 +117,7 @@ def test_validation_and_what_if_make_nothing(group: Arm) -> None:
     assert (status, len(answer["properties"]["validatedResources"])) == (200, 6)
     status, answer = group("POST", f"{DEPLOYMENT}/whatIf", deployment(), VERSION)
     kinds = [each["changeType"] for each in answer["properties"]["changes"]]
-    assert (status, kinds) == (200, ["NoChange", *["Create"] * 5])
+    assert (status, kinds) == (200, ["Create", "Create", "NoChange", *["Create"] * 3])
     assert group("GET", f"{NAMESPACE}/queues/q")[0] == 404
     assert group("GET", DEPLOYMENT, version=VERSION)[0] == 404
     assert group("PUT", DEPLOYMENT, deployment(), VERSION)[0] == 201
@@ -135,15 +135,116 @@ def with_queue(**properties: object) -> Json:
 
 
 def test_a_deployment_that_fails_names_what_and_why_and_keeps_what_was_made(group: Arm) -> None:
-    status, code, text = group.refused("PUT", DEPLOYMENT, deployment(with_queue(lockDuration="PT1H")), VERSION)
-    assert (status, code) == (400, "DeploymentFailed")
-    assert "queue bad" in text
-    assert "LockDuration" in text
+    status, answer = group("PUT", DEPLOYMENT, deployment(with_queue(lockDuration="PT1H")), VERSION)
+    assert (status, answer["properties"]["provisioningState"]) == (201, "Failed")
+    status, answer = group("GET", f"{DEPLOYMENT}/operationStatuses/1", version=VERSION)
+    assert (status, answer["status"], answer["error"]["code"]) == (200, "Failed", "DeploymentFailed")
+    assert "queue bad: LockDuration" in answer["error"]["message"]
     assert group("GET", f"{NAMESPACE}/queues/good")[0] == 200
     properties = group("GET", DEPLOYMENT, version=VERSION)[1]["properties"]
     assert properties["provisioningState"] == "Failed"
     (detail,) = properties["error"]["details"]
     assert detail["target"].endswith("/queues/bad")
+    assert [each["id"].rpartition("/")[2] for each in properties["outputResources"]] == ["good"]
+
+
+# ---------------------------------------------------------------- the engine
+
+QUEUE, TOPIC = "Microsoft.ServiceBus/namespaces/queues", "Microsoft.ServiceBus/namespaces/topics"
+STEPS: dict[str, tuple[list[Json], list[str]]] = {
+    "targets behind their sources": (
+        [
+            {"type": QUEUE, "name": "mybus/a", "properties": {"forwardTo": "b", "forwardDeadLetteredMessagesTo": "b"}},
+            {"type": QUEUE, "name": "mybus/b"},
+        ],
+        ["Create", "Create"],
+    ),
+    "a circle": (
+        [
+            {"type": QUEUE, "name": "mybus/a", "properties": {"forwardDeadLetteredMessagesTo": "b"}},
+            {"type": QUEUE, "name": "mybus/b", "properties": {"forwardDeadLetteredMessagesTo": "a"}},
+        ],
+        ["Create", "Create"],
+    ),
+    "a namespace of its own": (
+        [
+            {"type": QUEUE, "name": "other/a"},
+            {
+                "type": "Microsoft.ServiceBus/namespaces",
+                "name": "other",
+                "location": "northeurope",
+                "tags": {"team": "a"},
+                "sku": {"name": "Premium"},
+            },
+            {"type": "Microsoft.ServiceBus/namespaces/networkRuleSets", "name": "other/default", "properties": {}},
+        ],
+        ["Create", "Create", "Create"],
+    ),
+    "a rule in other case": (
+        [
+            {"type": f"{TOPIC}/subscriptions/rules", "name": "mybus/T/S/r", "properties": {}},
+            {"type": f"{TOPIC}/subscriptions", "name": "mybus/t/s"},
+            {"type": TOPIC, "name": "mybus/t"},
+        ],
+        ["Create", "Create", "Create"],
+    ),
+    "a key that is no right": (
+        [
+            {"type": f"{QUEUE}/authorizationRules", "name": "mybus/q/k", "properties": {"rights": ["Manage"]}},
+            {"type": QUEUE, "name": "mybus/q"},
+        ],
+        ["Unsupported", "Create"],
+    ),
+    "what has no parent": (
+        [
+            {"type": f"{TOPIC}/subscriptions", "name": "mybus/none/s"},
+            {"type": QUEUE, "name": "nowhere/q"},
+        ],
+        ["Unsupported", "Unsupported"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("declared", "expected"), STEPS.values(), ids=list(STEPS))
+def test_what_if_says_what_the_deployment_does_and_the_second_one_changes_nothing(
+    group: Arm, declared: list[Json], expected: list[str]
+) -> None:
+    def foreseen() -> list[str]:
+        status, answer = group("POST", f"{DEPLOYMENT}/whatIf", body, VERSION)
+        assert status == 200, answer
+        return [each["changeType"] for each in answer["properties"]["changes"]]
+
+    body = deployment({"parameters": {"name": {"type": "string"}}, "resources": declared})
+    assert foreseen() == expected
+    is_whole = "Unsupported" not in expected
+    for _ in range(2):
+        status, answer = group("PUT", DEPLOYMENT, body, VERSION)
+        assert (status, answer["properties"]["provisioningState"]) == (201, "Succeeded" if is_whole else "Failed")
+        details = answer["properties"].get("error", {}).get("details", [])
+        assert len(details) == expected.count("Unsupported")
+        made = [each["id"] for each in answer["properties"]["outputResources"]]
+        assert len(made) == len(expected) - len(details)
+        assert all(group("GET", each)[0] == 200 for each in made)
+        after = ["Unsupported" if each == "Unsupported" else "NoChange" for each in expected]
+        assert foreseen() == after
+
+
+def test_a_namespace_of_a_template_has_its_place_and_tags(group: Arm) -> None:
+    declared, _ = STEPS["a namespace of its own"]
+    body = deployment({"parameters": {"name": {"type": "string"}}, "resources": declared})
+    assert group("PUT", DEPLOYMENT, body, VERSION)[0] == 201
+    made = group("GET", NAMESPACE.replace("/mybus", "/other"))[1]
+    assert (made["location"], made["tags"], made["sku"]["name"]) == ("northeurope", {"team": "a"}, "Premium")
+
+
+def test_conditions_strike_the_changes_of_a_deployment(server: EmubusServer, group: Arm) -> None:
+    first = NAMESPACE.replace("mybus", "sbemulatorns")
+    assert group("PUT", first, {"location": "here"})[0] == 200
+    server.start_condition("conflict-running", share=1.0)
+    body = json.loads(json.dumps(deployment(with_queue())).replace("mybus/", "sbemulatorns/"))
+    answer = group("PUT", DEPLOYMENT, body, VERSION)[1]
+    assert answer["properties"]["provisioningState"] == "Failed", answer
+    assert "SubCode=40901" in answer["properties"]["error"]["message"]
 
 
 REFUSED = {

@@ -27,6 +27,7 @@ NAMES = {
     "rule": "r",
     "authorization_rule": "k",
     "deployment": "d",
+    "operation": "1",
 }
 
 
