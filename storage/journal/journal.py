@@ -312,9 +312,7 @@ class Journal:
         if self.failed or size > HALF_BYTES:
             raise JournalFull
         lap, used_bytes, durable_bytes, writes, record_at = self.lap, self._used_bytes, self._durable_bytes, [], None
-        if used_bytes + size > HALF_BYTES:
-            if any(of_store < lap for of_store in list(self.oldest.values())):
-                raise JournalFull
+        if used_bytes + size > HALF_BYTES and self._needs_lap(size):  # most groups pass the first half alone
             lap, used_bytes, durable_bytes = lap + 1, 0, 0
             if self._tail:  # before the record, which says that it is there
                 writes.append((0, b""))
@@ -333,6 +331,17 @@ class Journal:
         writes.append((HEAD_BYTES + (lap % 2) * HALF_BYTES + used_bytes, group))
         assert durable_bytes <= used_bytes < end <= grown_bytes <= HALF_BYTES
         return _Plan(writes, stores, lap, number, end, grown_bytes, record_at)
+
+    def _needs_lap(self, size: int) -> bool:
+        """Return whether a group of so many bytes begins a lap.
+
+        JournalFull: it does, and the half of that lap has rows that are nowhere else. Holds the lock.
+        """
+        if self._used_bytes + size <= HALF_BYTES:
+            return False
+        if any(of_store < self.lap for of_store in list(self.oldest.values())):
+            raise JournalFull
+        return True
 
     def _conclude(self, plan: _Plan, written: Written) -> None:
         """Note what became of the plan's writes. JournalFull, OSError; holds the lock."""

@@ -23,7 +23,13 @@ HALF_BYTES: Final = 6 << 10
 Patch = Callable[[Any, str, Any], None]
 
 
-def put(name: str, patch: Patch = setattr) -> None:
+def replace(owner: Any, name: str, value: Any) -> None:
+    """Set an attribute that exists. AttributeError: it has gone, and a fault that sets it would be none."""
+    getattr(owner, name)
+    setattr(owner, name, value)
+
+
+def put(name: str, patch: Patch = replace) -> None:
     """Put a fault into this process, and use small halves; `patch` sets an attribute of a module or a class."""
     for module in (journal, reading):
         patch(module, "HALF_BYTES", HALF_BYTES)

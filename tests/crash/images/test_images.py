@@ -94,6 +94,12 @@ def test_what_was_promised_survives_a_crash_at_any_moment(
     assert problems(*recorded, IMAGES, seed, tmp_path) == []
 
 
+@pytest.mark.parametrize("fault", sorted(faults.FAULTS))
+def test_a_fault_replaces_what_exists(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that sets a name which nobody reads any more would change nothing, and be noticed by nobody."""
+    faults.put(fault, monkeypatch.setattr)
+
+
 @pytest.mark.parametrize("fault", sorted(faults.READING) if IS_LONG else ["replays-all"])
 def test_a_fault_of_what_reads_the_folder_is_noticed(
     recorded: tuple[Sequence[Record], Path], fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
