@@ -55,6 +55,19 @@ def test_actions_of_workflows_are_pinned_and_may_write_nothing_unasked(workflow:
     assert yaml.safe_load(text)["permissions"] == {"contents": "read"}
 
 
+def test_the_image_of_a_release_is_built_and_tried_on_bases_that_are_pinned_by_digest() -> None:
+    named = dict(re.findall(r"^ARG (\w*BASE)=(\S+)$", (ROOT / "docker" / "Dockerfile").read_text(), re.MULTILINE))
+    job = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())["jobs"]["image"]
+    assert named.keys() == job["env"].keys() == {"BASE", "BUILD_BASE"}
+    for name, image in named.items():
+        assert re.fullmatch(rf"{re.escape(image)}@sha256:[0-9a-f]{{64}}", job["env"][name])
+    (tried,) = [step["env"] for step in job["steps"] if step.get("run") == "docker/test"]
+    (pushed,) = [step["with"] for step in job["steps"] if "build-args" in step.get("with", {})]
+    for name in named:
+        assert f"--build-arg {name}" in tried["BUILD_OPTIONS"]
+        assert f"{name}=${{{{ env.{name} }}}}" in pushed["build-args"].splitlines()
+
+
 def test_workflows_agree_on_the_commit_of_an_action() -> None:
     used = {each for path in WORKFLOWS for each in re.findall(r"uses: ([\w./-]+@\w+)", path.read_text())}
     assert len(used) == len({each.partition("@")[0] for each in used})
