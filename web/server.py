@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable
 
-from aiohttp import hdrs, web
+from aiohttp import hdrs, web, web_app
 
 from ..broker.aside import Aside
 from ..broker.errors import BrokerError, Condition
@@ -185,6 +185,10 @@ class Site:
     async def stop(self) -> None:
         await self._runner.cleanup()
         self._aside.stop()
+        # aiohttp keeps the last 1,024 handlers of the process with their applications, and those keep the broker: a
+        # process that starts a server for each of its tests would keep them all.
+        if (cached := getattr(web_app, "_cached_build_middleware", None)) is not None:
+            cached.cache_clear()
 
     def stop_soon(self) -> None:
         self._stopping = asyncio.get_running_loop().create_task(self.stop())

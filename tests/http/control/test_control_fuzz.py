@@ -40,7 +40,7 @@ WAITING = (f"POST {ENTITY}/receive", f"POST {ROOT}/jobs")
 CONDITION = f"{ROOT}/conditions/{{id}}"  # one that was ended can be read for a while, and ended again
 EVENTS = f"{ROOT}/events"  # an answer without end
 NAME_ONLY = re.compile(r"\{entity:.*\)\?\}")
-EXAMPLES_MAX = rounds(6, 200)
+EXAMPLES_MAX = rounds(3, 200)
 SEED = 20_260_101
 
 SETTINGS = {
