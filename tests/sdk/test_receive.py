@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from .client import EMPTY_WAIT_MS, FIRST_EMPTY_WAIT_MS, Message, Sdk
-from .features import PREFETCHES_AGAIN_WHEN_IT_SETTLES, only_clients
+from .features import PREFETCHES_AGAIN_WHEN_IT_SETTLES, only_clients, partitioned_only
 
 pytestmark = pytest.mark.sdk
 
@@ -76,6 +76,7 @@ def test_messages_left_by_a_closed_receiver_go_to_the_next(sdk: Sdk, queue: str)
 
 
 @only_clients("python-sync", "python-aio", "dotnet")  # Java releases nothing when it closes
+@partitioned_only
 def test_what_a_closed_receiver_fetched_ahead_goes_to_the_next_and_counts_as_no_delivery(sdk: Sdk, queue: str) -> None:
     sdk.send(queue, *[{"body": f"{number:02}"} for number in range(20)], how="batch")
     first = sdk.receiver(queue, prefetch=10)
