@@ -170,6 +170,14 @@ def test_an_application_gets_a_token(http: Http, shown: dict[str, str]) -> None:
     assert opens(http, first["access_token"])
 
 
+def test_scopes_of_a_sign_in_may_stand_beside_the_one_of_the_resource(http: Http) -> None:
+    """Go's library names them in each request, and a resource that ends in a slash."""
+    scope = f"{RESOURCE}//.default openid offline_access profile"
+    token = post(http, client_secret="s", scope=scope).json["access_token"]
+    assert claims_of(token)["aud"] == f"{RESOURCE}/"
+    assert opens(http, token)
+
+
 def test_a_tenant_is_named_in_the_token_if_it_is_an_id(http: Http) -> None:
     tenant = "AAAAAAAA-0000-0000-0000-000000000001"
     by_id = claims_of(post(http, f"/{tenant}/oauth2/v2.0/token", client_secret="s").json["access_token"])
@@ -188,6 +196,7 @@ REFUSED_FORMS: dict[str, tuple[dict[str, str], int, str, int]] = {
     "no scope": ({"scope": ""}, 400, "invalid_request", 900144),
     "a scope of users": ({"scope": f"{RESOURCE}/user_impersonation"}, 400, "invalid_scope", 1002012),
     "two scopes": ({"scope": f"{RESOURCE}/.default openid/.default"}, 400, "invalid_scope", 1002012),
+    "scopes of a sign-in": ({"scope": "openid profile"}, 400, "invalid_scope", 1002012),
     "nothing shown": ({"client_secret": ""}, 401, "invalid_client", 7000218),
     "an empty assertion": ({"client_secret": "", "client_assertion_type": ASSERTION}, 401, "invalid_client", 700027),
 }

@@ -25,6 +25,8 @@ GRANT: Final = "client_credentials"
 ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _GUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _DEFAULT_SCOPE: Final = "/.default"
+_OF_SIGN_IN: Final = frozenset({"openid", "profile", "offline_access", "email"})
+"""Scopes of a sign-in [OpenID Connect Core 1.0, 5.4 and 11], which Go's library names in each request."""
 
 
 class Applications:
@@ -81,13 +83,14 @@ class Applications:
 
 def _resource_of_scope(scope: str) -> str:
     """The resource of a scope that asks for all that an application has there. NoToken."""
-    if scope and (" " in scope.strip() or not scope.strip().endswith(_DEFAULT_SCOPE)):
+    named = [each for each in scope.split() if each not in _OF_SIGN_IN]
+    if scope and (len(named) != 1 or not named[0].endswith(_DEFAULT_SCOPE)):
         text = (
             f"The provided value for scope {excerpt(scope)} is not valid. Client credential flows must have a scope "
             f"value with {_DEFAULT_SCOPE} suffixed to the resource identifier (application ID URI)."
         )
         raise NoToken(1_002_012, "invalid_scope", text)
-    return scope.strip().removesuffix(_DEFAULT_SCOPE)
+    return named[0].removesuffix(_DEFAULT_SCOPE) if named else ""
 
 
 def _missing(name: str) -> NoToken:
