@@ -35,6 +35,8 @@ class Facts(TypedDict):
     ca_file: str | None
     identity_variables: dict[str, str]
     """What gives programs a managed identity, where they could use one."""
+    authority_variables: dict[str, str]
+    """What leads applications with a secret, a certificate or a federated token here; libraries ask over TLS only."""
     config_file: str | None
     entities: list[str]
 
@@ -61,6 +63,7 @@ def facts(config: Config, ports: Mapping[str, int], ca_file: Path | None, entiti
         "tls_connection_string": connection_string(ports["amqp"], "") if has_tls else None,
         "ca_file": None if ca_file is None else str(ca_file),
         "identity_variables": _identity_variables(config, f"http://{host}:{ports['http']}", has_tls=has_tls),
+        "authority_variables": {"AZURE_AUTHORITY_HOST": f"https://{host}:{ports['http']}/"} if has_tls else {},
         "config_file": None if config.config_file is None else str(config.config_file),
         "entities": [path for _, path in entities],
     }
@@ -108,6 +111,10 @@ def banner(found: Facts, config: Config, entities: Sequence[tuple[str, str]]) ->
         values = found["identity_variables"]
         hidden = {} if config.gives_tokens_to_all else {"IDENTITY_HEADER": "(not shown)"}
         rows.append(("Managed identity", " ".join(f"{name}={value}" for name, value in {**values, **hidden}.items())))
+    if found["authority_variables"]:
+        rows.append(
+            ("Application", " ".join(f"{name}={value}" for name, value in found["authority_variables"].items()))
+        )
     rows += [("Configuration", config.entities_from or f"no file (--config, --queues, {JSON_VARIABLE})")]
     rows += [("Entities", _summary(entities))]
     rows += [("Durability", f"{config.durability.value}: {SURVIVES[config.durability]}")]

@@ -171,6 +171,18 @@ def test_the_variables_of_a_managed_identity_are_told_where_they_help(asked: dic
     assert found["identity_variables"]["IDENTITY_HEADER"] == own
 
 
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [({"tls": "dev"}, {"AZURE_AUTHORITY_HOST": "https://localhost:5300/"}), ({"auth": "rbac"}, {})],
+    ids=["with TLS", "without"],
+)
+def test_the_authority_of_applications_is_told_where_there_is_tls(asked: dict[str, str], told: dict[str, str]) -> None:
+    config = load_config({**asked, "durability": "none"}, {})
+    found = facts(config, PORTS, None, [])
+    lines = [each.split()[-1] for each in banner(found, config, []) if "AZURE_AUTHORITY_HOST" in each]
+    assert (found["authority_variables"], lines) == (told, [f"{name}={value}" for name, value in told.items()])
+
+
 def test_one_string_in_the_settings_of_functions_serves_data_and_administration() -> None:
     settings = json.loads((ROOT / "examples" / "functions" / "local.settings.json").read_text())
     with EmubusServer([QueueDescription("q")]) as running:
