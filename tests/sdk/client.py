@@ -20,6 +20,7 @@ Spec = Mapping[str, Any]  # a "message in" of the protocol
 How = Literal["single", "list", "batch"]
 Mode = Literal["peek-lock", "receive-and-delete"]
 SubQueue = Literal["dead-letter", "transfer-dead-letter"]
+Credential = Mapping[str, str]  # a credential of the protocol
 
 ARRIVAL_WAIT_MS = 5_000  # how long a message that was sent may take to arrive
 RECONNECT_WAIT_MS = 15_000  # the same where the SDK has a link or connection to open anew first
@@ -394,13 +395,24 @@ class Sdk:
             return
         raise AssertionError("the loss goes on")
 
-    def reset(self, *, cross_entity: bool = False, retries: Mapping[str, int] | None = None) -> None:
+    def reset(
+        self,
+        *,
+        cross_entity: bool = False,
+        retries: Mapping[str, int] | None = None,
+        credential: Credential | None = None,
+        namespace: str | None = None,
+        address: str | None = None,
+    ) -> None:
         """Close everything that was opened through the driver; the next client may be one across entities.
 
         JavaScript's and Python's may have retries of their own: `max` of them, `delay_ms` apart, `try_ms` for each try.
+        The next client may show a credential in place of the key, name a namespace that is not the host it connects to,
+        or connect to another address (`host:port`).
         """
         if self._driver.alive:
-            self._request("reset", cross_entity=cross_entity or None, retries=retries)
+            reach = {"credential": credential, "namespace": namespace, "address": address}
+            self._request("reset", cross_entity=cross_entity or None, retries=retries, **reach)
 
     def _request(self, op: str, **arguments: Any) -> dict[str, Any]:
         return self._driver.request(op, timeout_s=REQUEST_SECONDS_MAX, **_present(arguments))

@@ -9,10 +9,12 @@ the driver wrote to stderr.
 from __future__ import annotations
 
 import json
+import os
 import queue
 import subprocess
 import tempfile
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -63,7 +65,13 @@ class DriverProcess:
     """
 
     def __init__(
-        self, client: Client, connection_string: str, *, ca_file: Path | None = None, transport: str = PLAIN.transport
+        self,
+        client: Client,
+        connection_string: str,
+        *,
+        ca_file: Path | None = None,
+        transport: str = PLAIN.transport,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         prepare(client)
         self.client = client
@@ -75,6 +83,7 @@ class DriverProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
+            env={**os.environ, **(variables or {})},
         )
         self._lines: queue.Queue[bytes | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, name=f"driver {client.name}", daemon=True)

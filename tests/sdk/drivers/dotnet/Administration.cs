@@ -10,12 +10,12 @@ namespace Emubus.Driver;
 /// </summary>
 internal sealed class Administration
 {
-    private readonly Arguments _arguments;
+    private readonly Reach _reach;
     private ServiceBusAdministrationClient? _client;
 
-    public Administration(Arguments arguments)
+    public Administration(Reach reach)
     {
-        _arguments = arguments;
+        _reach = reach;
         Operations = new()
         {
             ["admin_create"] = async request => Answer("properties", await Named(request).Create(Given(request))),
@@ -49,7 +49,7 @@ internal sealed class Administration
     {
         var options = new ServiceBusAdministrationClientOptions();
         options.Retry.MaxRetries = 0;
-        return new ServiceBusAdministrationClient(_arguments.ConnectionString, options);
+        return _reach.AdministrationClient(options);
     }
 
     private Administered Named(JsonObject request)

@@ -32,21 +32,19 @@ internal sealed partial record Arguments(string ConnectionString, bool WebSocket
         return new Arguments(words[^1], webSocket);
     }
 
-    /// <summary>
-    /// The endpoint of the connection string if the SDK would drop its port: without the emulator's word, for TLS, it
-    /// takes the host alone. Null if not.
-    /// </summary>
-    public Uri? OwnEndpoint
-    {
-        get
-        {
-            var parts = ConnectionString.Split(';').Select(part => part.Split('=', 2)).Where(part => part.Length == 2)
-                .ToDictionary(part => part[0].Trim(), part => part[1].Trim(), StringComparer.OrdinalIgnoreCase);
-            return parts.TryGetValue("UseDevelopmentEmulator", out string? emulator) && bool.Parse(emulator)
-                ? null
-                : new Uri(parts["Endpoint"]);
-        }
-    }
+    /// <summary>Whether the SDK speaks without TLS, and takes the port of the connection string.</summary>
+    public bool IsForEmulator =>
+        Parts.TryGetValue("UseDevelopmentEmulator", out string? emulator) && bool.Parse(emulator);
+
+    /// <summary>Host and port of the connection string.</summary>
+    public string Address => new Uri(Parts["Endpoint"]).Authority;
+
+    /// <summary>The connection string with another host, or host and port.</summary>
+    public string With(string host) => ConnectionString.Replace(Parts["Endpoint"], "sb://" + host);
+
+    private Dictionary<string, string> Parts =>
+        ConnectionString.Split(';').Select(part => part.Split('=', 2)).Where(part => part.Length == 2)
+            .ToDictionary(part => part[0].Trim(), part => part[1].Trim(), StringComparer.OrdinalIgnoreCase);
 
     /// <summary>
     /// Says which CA .NET trusts, as a user does it in the environment of a program. .NET's own call for that changes a

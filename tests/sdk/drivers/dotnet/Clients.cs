@@ -8,7 +8,7 @@ namespace Emubus.Driver;
 /// each subscription and the open receivers by their handles. Owns them all; <see cref="Reset"/> closes everything, and
 /// the next use starts with a new client.
 /// </summary>
-internal sealed class Clients(Arguments arguments)
+internal sealed class Clients(Reach reach)
 {
     private static readonly TimeSpan TryTimeout = TimeSpan.FromSeconds(20);
 
@@ -23,11 +23,8 @@ internal sealed class Clients(Arguments arguments)
 
     private ServiceBusClient NewClient(int retriesMax, TimeSpan tryTimeout)
     {
-        var options = new ServiceBusClientOptions
+        return reach.DataClient(new ServiceBusClientOptions
         {
-            TransportType = arguments.WebSocket
-                ? ServiceBusTransportType.AmqpWebSockets
-                : ServiceBusTransportType.AmqpTcp,
             EnableCrossEntityTransactions = _crossEntity,
             RetryOptions = new ServiceBusRetryOptions
             {
@@ -36,12 +33,7 @@ internal sealed class Clients(Arguments arguments)
                 Delay = TimeSpan.FromMilliseconds(100),
                 TryTimeout = tryTimeout,
             },
-        };
-        if (arguments.OwnEndpoint is { } endpoint)
-        {
-            options.CustomEndpointAddress = endpoint;
-        }
-        return new ServiceBusClient(arguments.ConnectionString, options);
+        });
     }
 
     /// <summary>The sender to a queue or topic; the same one until it is forgotten.</summary>

@@ -19,6 +19,7 @@ internal sealed class Program
 
     private static readonly JsonSerializerOptions Plain = new() { Encoder = JavaScriptEncoder.UnsafeRelaxedJsonEscaping };
 
+    private readonly Reach _reach;
     private readonly Clients _clients;
     private readonly Administration _administration;
     private readonly Transactions _transactions = new();
@@ -26,8 +27,9 @@ internal sealed class Program
 
     private Program(Arguments arguments)
     {
-        _clients = new Clients(arguments);
-        _administration = new Administration(arguments);
+        _reach = new Reach(arguments);
+        _clients = new Clients(_reach);
+        _administration = new Administration(_reach);
         var sending = new Sending(_clients, _transactions);
         var rules = new Rules(_clients);
         var processing = new Processing(_clients);
@@ -141,6 +143,7 @@ internal sealed class Program
         _transactions.Forget();
         _administration.Forget();
         await _clients.Reset(request.Flag("cross_entity"));
+        _reach.Set(request);
         return [];
     }
 }

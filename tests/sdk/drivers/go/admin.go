@@ -68,7 +68,12 @@ func (held *clients) administrator() (*admin.Client, error) {
 		Retry:     policy.RetryOptions{MaxRetries: -1},
 	}}
 	var err error
-	held.administration, err = admin.NewClientFromConnectionString(held.way.connectionString, options)
+	// It connects to the host that it names, whatever the namespace is.
+	if held.way.credential != nil {
+		held.administration, err = admin.NewClient(held.way.address(), held.way.credential, options)
+	} else {
+		held.administration, err = admin.NewClientFromConnectionString(held.way.written(held.way.address()), options)
+	}
 	return held.administration, err
 }
 

@@ -75,7 +75,14 @@ func (held *clients) opened() (*azservicebus.Client, error) {
 		options.NewWebSocketConn = held.way.dialWebSocket
 	}
 	var err error
-	held.client, err = azservicebus.NewClientFromConnectionString(held.way.connectionString, options)
+	if held.way.namespace != "" {
+		options.CustomEndpoint = held.way.address()
+	}
+	if held.way.credential != nil {
+		held.client, err = azservicebus.NewClient(held.way.named(), held.way.credential, options)
+	} else {
+		held.client, err = azservicebus.NewClientFromConnectionString(held.way.written(held.way.named()), options)
+	}
 	return held.client, err
 }
 
@@ -258,7 +265,10 @@ func (held *clients) closeReceiver(asked *request) (fields, error) {
 
 // reset closes the clients, and with them every sender and receiver; the next use makes new ones. The SDK's
 // client for administration holds nothing but the connections of its HTTP transport.
-func (held *clients) reset(*request) (fields, error) {
+func (held *clients) reset(asked *request) (fields, error) {
+	if err := held.way.reach(asked); err != nil {
+		return nil, err
+	}
 	client := held.client
 	held.client = nil
 	held.administration = nil

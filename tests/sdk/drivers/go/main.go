@@ -38,6 +38,9 @@ type request struct {
 	UpdatedAfterMs     *int64           `json:"updated_after_ms"`
 	AtMs               int64            `json:"at_ms"`
 	Transaction        *string          `json:"transaction"`
+	Credential         *shown           `json:"credential"`
+	Namespace          *string          `json:"namespace"`
+	Address            *string          `json:"address"`
 }
 
 // heading tells requests apart; it is read first, so that a wrong argument is answered by its id.

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/coder/websocket"
 )
@@ -28,6 +30,95 @@ type way struct {
 	webSocket        bool
 	tlsConfig        *tls.Config
 	httpClient       *http.Client
+	reached
+}
+
+// reached is what the last reset says in place of the key, the host and the address of the connection string.
+type reached struct {
+	credential azcore.TokenCredential
+	namespace  string
+	endpoint   string
+}
+
+func (by *way) reach(asked *request) error {
+	var next reached
+	if asked.Credential != nil {
+		made, err := by.credentialOf(asked.Credential)
+		if err != nil {
+			return err
+		}
+		next.credential = made
+	}
+	if asked.Namespace != nil {
+		next.namespace = *asked.Namespace
+	}
+	if asked.Address != nil {
+		next.endpoint = *asked.Address
+	}
+	by.reached = next
+	return nil
+}
+
+// shown is the credential of a request.
+type shown struct {
+	Kind      string `json:"kind"`
+	TenantID  string `json:"tenant_id"`
+	ClientID  string `json:"client_id"`
+	Secret    string `json:"secret"`
+	TokenFile string `json:"token_file"`
+}
+
+func (by *way) credentialOf(asked *shown) (azcore.TokenCredential, error) {
+	directory := azcore.ClientOptions{Transport: by.httpClient}
+	switch asked.Kind {
+	case "default":
+		return azidentity.NewDefaultAzureCredential(nil)
+	case "managed-identity":
+		var options azidentity.ManagedIdentityCredentialOptions
+		if asked.ClientID != "" {
+			options.ID = azidentity.ClientID(asked.ClientID)
+		}
+		return azidentity.NewManagedIdentityCredential(&options)
+	case "client-secret":
+		options := &azidentity.ClientSecretCredentialOptions{ClientOptions: directory, DisableInstanceDiscovery: true}
+		return azidentity.NewClientSecretCredential(asked.TenantID, asked.ClientID, asked.Secret, options)
+	case "workload-identity":
+		return azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
+			ClientOptions:            directory,
+			DisableInstanceDiscovery: true,
+			TenantID:                 asked.TenantID,
+			ClientID:                 asked.ClientID,
+			TokenFilePath:            asked.TokenFile,
+		})
+	}
+	return nil, fmt.Errorf("unknown credential %q", asked.Kind)
+}
+
+// address is the host and the port to which the clients connect.
+func (by *way) address() string {
+	if by.endpoint != "" {
+		return by.endpoint
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(by.part("Endpoint"), "sb://"), "/")
+}
+
+// named is the host that the data client names.
+func (by *way) named() string {
+	if by.namespace != "" {
+		return by.namespace
+	}
+	return by.address()
+}
+
+// written is the connection string with another host.
+func (by *way) written(host string) string {
+	parts := strings.Split(by.connectionString, ";")
+	for i, part := range parts {
+		if key, _, _ := strings.Cut(part, "="); strings.EqualFold(key, "Endpoint") {
+			parts[i] = key + "=sb://" + host
+		}
+	}
+	return strings.Join(parts, ";")
 }
 
 // readArguments returns an error that tells how the driver is started if they are not understood.
@@ -58,7 +149,9 @@ func readArguments(arguments []string) (*way, error) {
 	}
 	// As the SDK reads it; what it does not take for a boolean is its error when a client is made.
 	reported.emulator, _ = strconv.ParseBool(reported.part("UseDevelopmentEmulator"))
-	reported.httpClient = &http.Client{Transport: &http.Transport{TLSClientConfig: reported.tlsConfig}}
+	reported.httpClient = &http.Client{Transport: &http.Transport{
+		TLSClientConfig: reported.tlsConfig, DialContext: reported.dial,
+	}}
 	return reported, nil
 }
 
@@ -100,6 +193,14 @@ func (by *way) dialWebSocket(
 	}
 	// The limit is that of the call that needed the connection; the connection outlives it.
 	return websocket.NetConn(context.Background(), opened, websocket.MessageBinary), nil
+}
+
+// dial connects to the address where the SDK names a namespace: a WebSocket has no option for that.
+func (by *way) dial(limit context.Context, network, address string) (net.Conn, error) {
+	if host, _, err := net.SplitHostPort(address); err == nil && host == by.namespace {
+		address = by.address()
+	}
+	return (&net.Dialer{}).DialContext(limit, network, address)
 }
 
 func (by *way) closeIdle() {

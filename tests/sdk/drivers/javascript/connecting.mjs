@@ -11,6 +11,8 @@ import WebSocket from "ws";
 const TRUSTED_BY_NODE = "NODE_EXTRA_CA_CERTS";
 const TRANSPORTS = ["amqp", "websocket"];
 
+const ENDPOINT = /(Endpoint=sb:\/\/)([^/;]*)/;
+
 // Older versions know no connection string of an emulator: they want TLS. Without it, and on another port, they reach a
 // server through a WebSocket of the user's only.
 const WANTS_TLS = /^service-bus-\d+\.\d+\.\d+$/;
@@ -23,11 +25,26 @@ class PlainWebSocket extends WebSocket {
   }
 }
 
+// In Node.js, these trust the CA of the environment, and libraries ask Microsoft first whether they may trust another
+// directory than its own.
+const CREDENTIALS = {
+  default: ({ DefaultAzureCredential }) => new DefaultAzureCredential(),
+  "managed-identity": ({ ManagedIdentityCredential }, { client_id: clientId }) =>
+    clientId == null ? new ManagedIdentityCredential() : new ManagedIdentityCredential({ clientId }),
+  "client-secret": ({ ClientSecretCredential }, { tenant_id: tenantId, client_id: clientId, secret }) =>
+    new ClientSecretCredential(tenantId, clientId, secret, { disableInstanceDiscovery: true }),
+  "workload-identity": ({ WorkloadIdentityCredential }, { tenant_id: tenantId, client_id: clientId, token_file: file }) =>
+    new WorkloadIdentityCredential({ tenantId, clientId, tokenFilePath: file, disableInstanceDiscovery: true }),
+};
+
 export class Connecting {
   #connectionString;
   #ca;
   #overWebSocket;
   #sdk;
+  #credential = null;
+  #namespace = null;
+  #address = null;
 
   /** `sdk` is the SDK's module; the rest is what `readArguments` gives. */
   constructor(sdk, { packageName, connectionString, ca, transport }) {
@@ -37,18 +54,44 @@ export class Connecting {
     this.#overWebSocket = transport === "websocket" || WANTS_TLS.test(packageName);
   }
 
+  /** What the next clients have in place of the key, the host and the address of the connection string. */
+  async reach({ credential, namespace, address }) {
+    const make = credential == null ? () => null : CREDENTIALS[credential.kind];
+    if (make === undefined) throw new TypeError(`unknown credential ${credential.kind}`);
+    this.#credential = make(credential == null ? null : await import("@azure/identity"), credential);
+    this.#namespace = namespace ?? null;
+    this.#address = address ?? null;
+  }
+
   /** A client for data; it takes the port, and whether there is TLS, from the connection string. */
   dataClient(options) {
     const { ServiceBusClient } = this.#sdk;
-    return new ServiceBusClient(this.#connectionString, { ...options, ...this.#webSocketOptions() });
+    const address = this.#addressed();
+    const named = this.#namespace ?? (this.#credential === null ? address : address.replace(/:\d+$/, ""));
+    const own = named === address ? {} : { customEndpointAddress: `sb://${address}` };
+    const all = { ...options, ...this.#webSocketOptions(), ...own };
+    return this.#credential === null
+      ? new ServiceBusClient(this.#written(named), all)
+      : new ServiceBusClient(named, this.#credential, all);
   }
 
   /** A client for administration: https with the port of the connection string, unless it is one for an emulator and
-   * the SDK heeds that. */
+   * the SDK heeds that. It connects to the host that it names, whatever the namespace is. */
   administrationClient(options) {
     const { ServiceBusAdministrationClient } = this.#sdk;
     const trust = this.#ca === null ? {} : { tlsOptions: { ca: readFileSync(this.#ca) } };
-    return new ServiceBusAdministrationClient(this.#connectionString, { ...options, ...trust });
+    const all = { ...options, ...trust };
+    return this.#credential === null
+      ? new ServiceBusAdministrationClient(this.#written(this.#addressed()), all)
+      : new ServiceBusAdministrationClient(this.#addressed(), this.#credential, all);
+  }
+
+  #addressed() {
+    return this.#address ?? ENDPOINT.exec(this.#connectionString)[2];
+  }
+
+  #written(host) {
+    return this.#connectionString.replace(ENDPOINT, `$1${host}`);
   }
 
   #webSocketOptions() {

@@ -249,8 +249,9 @@ class Driver {
       await opened.link.close();
     },
 
-    reset: async ({ retries }) => {
+    reset: async ({ retries, ...reach }) => {
       await this.reset();
+      await this.#connecting.reach(reach);
       this.#retryOptions = { ...CLIENT_OPTIONS.retryOptions, ...RETRIES(retries ?? {}) };
     },
 

@@ -16,6 +16,7 @@ from azure.core.exceptions import ResourceNotFoundError
 
 from .faces import collected, done
 from .properties import properties_from_json, properties_to_json, runtime_to_json
+from .reaching import Reach
 from .translate import JSON, version
 
 PARENTS = {"queue": (), "topic": (), "subscription": ("topic",), "rule": ("topic", "subscription")}
@@ -41,14 +42,11 @@ class Ref:
 class Administration:
     """The administration client of one face of the SDK."""
 
-    def __init__(self, face: str, connection_string: str, ca_file: str | None) -> None:
-        self._module = "azure.servicebus.aio.management" if face == "aio" else "azure.servicebus.management"
-        self._connection_string = connection_string
-        self._options: JSON = {"retry_total": 0}
-        if ca_file is not None:
-            self._options["connection_verify"] = ca_file
-        if ca_file is not None and version() < FIRST_TO_HEED_OPTIONS:
-            os.environ[CA_VARIABLES[face]] = ca_file
+    def __init__(self, reach: Reach) -> None:
+        self.reach = reach
+        self._module = "azure.servicebus.aio.management" if reach.face == "aio" else "azure.servicebus.management"
+        if reach.ca_file is not None and version() < FIRST_TO_HEED_OPTIONS:
+            os.environ[CA_VARIABLES[reach.face]] = reach.ca_file
         self._opened: Any = None
 
     def give_back(self) -> list[Any]:
@@ -113,6 +111,6 @@ class Administration:
         if self._opened is None:
             # Imported here and not before: the HTTP client behind it reads SSL_CERT_FILE when it is imported.
             module = importlib.import_module(self._module)
-            make = module.ServiceBusAdministrationClient.from_connection_string
-            self._opened = make(self._connection_string, **self._options)
+            client = module.ServiceBusAdministrationClient
+            self._opened = self.reach.administration_client(client, {"retry_total": 0})
         return self._opened

@@ -1,8 +1,8 @@
 """Driver of ``azure-servicebus`` for the behaviour tests: ``python -m python.driver sync|aio … <connection string>``.
 
 Speaks the protocol of ``tests/sdk/PROTOCOL.md`` on stdin and stdout. Knows the SDK's client, senders and
-receivers, and how they connect; the translation of messages and errors is in ``translate``, administration in
-``administration``. The plain and the asyncio client have the same methods, so one set of operations drives both
+receivers; how they connect is in ``reaching``, the translation of messages and errors in ``translate``, administration
+in ``administration``. The plain and the asyncio client have the same methods, so one set of operations drives both
 (``faces``). One ``Driver`` owns the client and every sender, receiver and message handle; ``reset`` and ``close`` give
 them back.
 """
@@ -16,6 +16,7 @@ import json
 import logging
 import sys
 import threading
+from dataclasses import replace
 from typing import Any, TextIO
 
 import azure.servicebus as plain
@@ -24,6 +25,7 @@ from azure.servicebus.exceptions import MessageSizeExceededError
 
 from .administration import Administration
 from .faces import collected, done, run_without_loop
+from .reaching import Reach
 from .translate import (
     JSON,
     PROPERTY_TYPES,
@@ -55,25 +57,9 @@ MODES = {
     "peek-lock": plain.ServiceBusReceiveMode.PEEK_LOCK,
     "receive-and-delete": plain.ServiceBusReceiveMode.RECEIVE_AND_DELETE,
 }
-TRANSPORTS = {"amqp": plain.TransportType.Amqp, "websocket": plain.TransportType.AmqpOverWebsocket}
 # Up to here the SDK sends dispositions already settled and waits for no confirmation.
 LAST_UNCONFIRMED_VERSION = (7, 14)
 LISTS_SESSIONS = hasattr(plain.ServiceBusClient, "list_queue_sessions")
-
-
-def connecting(connection_string: str, ca_file: str | None, transport: str) -> JSON:
-    """The options of the data client for its way to connect.
-
-    The SDK takes the port of a connection string for plain AMQP only, so that of everything else is said apart.
-    """
-    options: JSON = {} if ca_file is None else {"connection_verify": ca_file}
-    parts = connection_string.split(";")
-    if transport == "amqp" and "UseDevelopmentEmulator=true" in parts:
-        return options
-    endpoint = next(part.removeprefix("Endpoint=") for part in parts if part.startswith("Endpoint="))
-    options["custom_endpoint_address"] = endpoint.rstrip("/")
-    options["transport_type"] = TRANSPORTS[transport]
-    return options
 
 
 def retrying(max: int | None = None, delay_ms: int | None = None, try_ms: int | None = None) -> JSON:  # noqa: A002
@@ -161,10 +147,9 @@ class Driver:
     ) -> None:
         self._face = face
         self._module: Any = asynchronous if face == "aio" else plain
-        self._connection_string = connection_string
-        self._usual_options = CLIENT_OPTIONS | connecting(connection_string, ca_file, transport)
-        self._options = self._usual_options
-        self._administration = Administration(face, connection_string, ca_file)
+        self._reach = self._started = Reach(face, connection_string, ca_file, transport)
+        self._options = CLIENT_OPTIONS
+        self._administration = Administration(self._reach)
         self._client: Any = None
         self._senders: dict[str, Any] = {}
         self._receivers: dict[str, Receiver] = {}
@@ -351,15 +336,23 @@ class Driver:
     async def op_receiver_close(self, receiver: str) -> None:
         await done(self._receivers.pop(receiver).link.close())
 
-    async def op_reset(self, retries: JSON | None = None) -> None:
+    async def op_reset(
+        self,
+        retries: JSON | None = None,
+        credential: JSON | None = None,
+        namespace: str | None = None,
+        address: str | None = None,
+    ) -> None:
         """Give everything back, behind the answer: closing takes this SDK half a second for each receiver."""
+        self._reach = replace(self._started, credential=credential, namespace=namespace, address=address)
+        self._administration.reach = self._reach
         links = [opened.link for opened in self._receivers.values()] + list(self._senders.values())
         client, self._client = self._client, None
         self._receivers, self._senders = {}, {}
         closables = [*links, *([] if client is None else [client]), *self._administration.give_back()]
         if closables:
             self._closing.start(closables)
-        self._options = self._usual_options | retrying(**(retries or {}))
+        self._options = CLIENT_OPTIONS | retrying(**(retries or {}))
         self._closing.raise_failure()
 
     async def op_close(self) -> None:
@@ -369,9 +362,7 @@ class Driver:
 
     def _opened_client(self) -> Any:
         if self._client is None:
-            self._client = self._module.ServiceBusClient.from_connection_string(
-                self._connection_string, **self._options
-            )
+            self._client = self._reach.data_client(self._module.ServiceBusClient, self._options)
         return self._client
 
     def _made_receiver(self, entity: str, subscription: str | None, options: JSON) -> Any:

@@ -1,10 +1,8 @@
 package emubus.driver;
 
 import com.azure.core.http.policy.FixedDelayOptions;
-import com.azure.core.http.policy.PortPolicy;
 import com.azure.core.http.policy.RetryOptions;
 import com.azure.messaging.servicebus.administration.ServiceBusAdministrationClient;
-import com.azure.messaging.servicebus.administration.ServiceBusAdministrationClientBuilder;
 import com.azure.messaging.servicebus.administration.models.NamespaceProperties;
 import com.azure.messaging.servicebus.administration.models.QueueProperties;
 import com.azure.messaging.servicebus.administration.models.RuleProperties;
@@ -23,13 +21,11 @@ import java.util.function.Function;
  * by the first operation that needs it and, having nothing to close, forgotten by {@link #reset}.
  */
 final class Administration {
-    private final Arguments arguments;
-    private final Trust trust;
+    private final Reach reach;
     private ServiceBusAdministrationClient client;
 
-    Administration(Arguments arguments, Trust trust) {
-        this.arguments = arguments;
-        this.trust = trust;
+    Administration(Reach reach) {
+        this.reach = reach;
     }
 
     /** Returns the operation of that name, which begins with {@code admin_}; null when there is none. */
@@ -54,11 +50,7 @@ final class Administration {
 
     private ServiceBusAdministrationClient client() {
         if (client == null) {
-            trust.install();
-            // The SDK takes nothing but the host from a connection string, and asks port 443 of it.
-            client = new ServiceBusAdministrationClientBuilder()
-                .connectionString(arguments.connectionString())
-                .addPolicy(new PortPolicy(arguments.port(), true))
+            client = reach.administrationBuilder()
                 .retryOptions(new RetryOptions(new FixedDelayOptions(0, Duration.ofMillis(100))))
                 .buildClient();
         }

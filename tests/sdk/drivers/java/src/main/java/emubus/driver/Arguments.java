@@ -40,14 +40,23 @@ record Arguments(String connectionString, Path ca, boolean webSocket) {
         return !webSocket && connectionString.toLowerCase(Locale.ROOT).replace(" ", "").contains(EMULATOR);
     }
 
-    /** The port that the connection string names for everything. */
-    int port() {
+    /** Host and port of the connection string; the port is the one for everything. */
+    String address() {
+        URI endpoint = URI.create(endpoint());
+        return endpoint.getHost() + ":" + (endpoint.getPort() == -1 ? HTTPS_PORT : endpoint.getPort());
+    }
+
+    /** The connection string with another host, or host and port. */
+    String with(String host) {
+        return connectionString.replace(endpoint(), "sb://" + host);
+    }
+
+    private String endpoint() {
         for (String part : connectionString.split(";")) {
             if (part.strip().toLowerCase(Locale.ROOT).startsWith(ENDPOINT)) {
-                int port = URI.create(part.strip().substring(ENDPOINT.length())).getPort();
-                return port == -1 ? HTTPS_PORT : port;
+                return part.strip().substring(ENDPOINT.length());
             }
         }
-        return HTTPS_PORT;
+        throw new IllegalArgumentException("the connection string has no Endpoint");
     }
 }

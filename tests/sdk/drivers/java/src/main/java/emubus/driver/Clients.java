@@ -2,7 +2,6 @@ package emubus.driver;
 
 import com.azure.core.amqp.AmqpRetryMode;
 import com.azure.core.amqp.AmqpRetryOptions;
-import com.azure.core.amqp.AmqpTransportType;
 import com.azure.messaging.servicebus.ServiceBusClientBuilder;
 import com.azure.messaging.servicebus.ServiceBusClientBuilder.ServiceBusReceiverClientBuilder;
 import com.azure.messaging.servicebus.ServiceBusClientBuilder.ServiceBusSessionReceiverClientBuilder;
@@ -39,8 +38,7 @@ final class Clients {
     /** What the SDK keeps for itself of the try timeout when it tells the server how long to wait. */
     private static final Duration TRY_MARGIN = Duration.ofSeconds(1);
 
-    private final Arguments arguments;
-    private final Trust trust;
+    private final Reach reach;
     private final Map<String, ServiceBusSenderClient> senders = new HashMap<>();
     private final Map<List<String>, ServiceBusRuleManagerClient> ruleManagers = new HashMap<>();
     private final Map<String, Receiver> receivers = new HashMap<>();
@@ -49,9 +47,8 @@ final class Clients {
     private boolean crossEntity;
     private long receiversCount;
 
-    Clients(Arguments arguments, Trust trust) {
-        this.arguments = arguments;
-        this.trust = trust;
+    Clients(Reach reach) {
+        this.reach = reach;
     }
 
     private ServiceBusClientBuilder builder() {
@@ -65,9 +62,6 @@ final class Clients {
     }
 
     private ServiceBusClientBuilder newBuilder(int retriesMax, Duration tryTimeout) {
-        if (!arguments.plainAmqp()) {
-            trust.install();
-        }
         // To the delay of an operation's retry the SDK adds 4 s, whatever the error; a maximum below
         // that sum makes its retry itself fail, so the maximum stays at its default.
         AmqpRetryOptions retry = new AmqpRetryOptions()
@@ -75,11 +69,7 @@ final class Clients {
             .setMaxRetries(retriesMax)
             .setDelay(Duration.ofMillis(100))
             .setTryTimeout(tryTimeout);
-        // The port of the connection string is used with each of the two.
-        return new ServiceBusClientBuilder()
-            .connectionString(arguments.connectionString())
-            .transportType(arguments.webSocket() ? AmqpTransportType.AMQP_WEB_SOCKETS : AmqpTransportType.AMQP)
-            .retryOptions(retry);
+        return reach.dataBuilder().retryOptions(retry);
     }
 
     /** Returns the sender to a queue or topic; the same one until it is forgotten. */

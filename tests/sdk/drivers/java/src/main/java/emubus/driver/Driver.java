@@ -24,6 +24,7 @@ public final class Driver {
 
     private static final List<String> FEATURES = List.of("rules", "transactions", "administration");
 
+    private final Reach reach;
     private final Clients clients;
     private final Transactions transactions;
     private final Administration administration;
@@ -31,8 +32,9 @@ public final class Driver {
 
     private Driver(Arguments arguments) {
         Trust trust = new Trust(arguments.ca());
-        clients = new Clients(arguments, trust);
-        administration = new Administration(arguments, trust);
+        reach = new Reach(arguments, trust);
+        clients = new Clients(reach);
+        administration = new Administration(reach);
         transactions = new Transactions(clients);
         Sending sending = new Sending(clients, transactions);
         Rules rules = new Rules(clients);
@@ -127,6 +129,7 @@ public final class Driver {
         transactions.forget();
         administration.reset();
         clients.reset(request.path("cross_entity").booleanValue());
+        reach.set(request);
         return JSON.createObjectNode();
     }
 
