@@ -27,6 +27,6 @@ limits of entities are the broker's: links map deliveries to lock tokens and bac
 
 from .injection.faults import Faults, Target
 from .limits import Limits
-from .server import AmqpServer
+from .server import AmqpServer, Find
 
-__all__ = ["AmqpServer", "Faults", "Limits", "Target"]
+__all__ = ["AmqpServer", "Faults", "Find", "Limits", "Target"]

@@ -54,7 +54,7 @@ class Connection(asyncio.Protocol):
     It is a `Requests` for these, a `ledger.Holder` and a `turns.Worker`.
     """
 
-    def __init__(self, server: ServerState, number: int, account: MemoryAccount) -> None:
+    def __init__(self, server: ServerState, number: int, account: MemoryAccount, choose: Choose | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         # what everything has from here
         self._limits, self._clock, self._memory = server.limits, server.clock, account
@@ -71,8 +71,10 @@ class Connection(asyncio.Protocol):
         self._unread = b""
         self._open_timer: Timer | None = None
         # from the AMQP header on
+        self._reached = choose  # where the client has come to another namespace, which isn't open yet
         self._choose: Choose | None = None  # while the client's open is awaited, which names a namespace
-        self._front = b""  # what has come of the open
+        self._front = b""  # what has come of the open, and behind it while the namespace is opened
+        self._opening: asyncio.Future[ServerState] | None = None
         self._refusal: BrokerError | None = None  # of the namespace
         self._frames: FrameExchange | None = None
         self._flush_scheduled = False
@@ -381,7 +383,7 @@ class Connection(asyncio.Protocol):
             return b""
         self._sasl = None
         header, rest = sasl.rest[: len(AMQP_HEADER)], sasl.rest[len(AMQP_HEADER) :]
-        self._choose = self._server.chooser()
+        self._choose = self._reached or self._server.chooser()
         if self._choose is not None:
             self._write(AMQP_HEADER)  # some clients wait for it before they say what they want
             return self._await_name(self._choose, rest)
@@ -396,17 +398,42 @@ class Connection(asyncio.Protocol):
     def _await_name(self, choose: Choose, data: bytes) -> bytes:
         """Wait for the client's open, and go to the namespace that it names; all input once it is there."""
         self._front += data
-        host = host_opened(self._front, self._limits.frame_bytes_max)
+        host = None if self._opening is not None else host_opened(self._front, self._limits.frame_bytes_max)
         if host is None:
             return b""
-        front, self._front, self._choose = self._front, b"", None
         try:
             server = choose(host)
         except BrokerError as error:
-            self._refusal = error  # it is said in the close behind our open
-            server = None
-        if server is not None and server is not self._server:
-            self._move_to(server)
+            return self._begin_in(error)
+        if isinstance(server, asyncio.Future):  # its stores are being opened: the disk has time
+            self._opening = server
+            server.add_done_callback(self._go_on_in)
+            return b""
+        return self._begin_in(server)
+
+    def _go_on_in(self, opened: asyncio.Future[ServerState]) -> None:
+        """The namespace that the client has named is open, or can't be opened: handle what has come meanwhile."""
+        error = None if opened.cancelled() else opened.exception()
+        self._opening = None
+        if opened.cancelled() or self._lost or self._failed or self._closing:
+            self._front = b""
+            return
+        if error is not None and not isinstance(error, BrokerError):
+            self.crash(error)
+            return
+        front = self._begin_in(opened.result() if error is None else error)
+        is_waiting = bool(self._unread)  # a turn will come
+        self._unread = front + self._unread
+        if not is_waiting and self._server.turns.take(self):
+            self._update_reading()
+
+    def _begin_in(self, found: ServerState | BrokerError) -> bytes:
+        """Begin the engine in the namespace that the client has named, or in the one it reached; all input so far."""
+        front, self._front, self._choose = self._front, b"", None
+        if isinstance(found, BrokerError):
+            self._refusal = found  # it is said in the close behind our open
+        elif found is not self._server:
+            self._move_to(found)
         self._begin_frames(AMQP_HEADER).skip_header()
         return front
 

@@ -6,8 +6,9 @@ Knows which connections are open. Does not know what they say, and where they co
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from ..broker import service_errors
 from ..broker.access import Access
@@ -25,14 +26,17 @@ from .links.outgoing import address_of
 from .server_state import Choose, ServerState, no_choice
 from .wire.engine import Pointer, link_load, read_attach
 
+Find = Callable[[str], "AmqpServer | Awaitable[AmqpServer]"]
+"""Finds the AMQP server of the host that a client names; BrokerError: there is none, or it can't be opened."""
+
 
 class AmqpServer:
     """The AMQP connections of one namespace.
 
     Beyond `connections_max` open connections (None is any number) a client gets the reason and is closed. Clients of
     JMS 2.0 are refused with `jms_refusal`, if there is one. `choice()` gives, if there are several namespaces, what
-    finds the server of the host that a client names (BrokerError: there is none); such servers are `beside` the first,
-    with which they share the turns of the loop.
+    finds the server of the host that a client names; such servers are `beside` the first, with which they share the
+    turns of the loop.
     """
 
     def __init__(
@@ -46,12 +50,8 @@ class AmqpServer:
         connections_max: int | None = None,
         jms_refusal: BrokerError | None = None,
         beside: AmqpServer | None = None,
-        choice: Callable[[], Callable[[str], AmqpServer] | None] = no_choice,
+        choice: Callable[[], Find | None] = no_choice,
     ) -> None:
-        def chooser() -> Choose | None:
-            choose = choice()
-            return None if choose is None else lambda host: choose(host)._state
-
         self._state: ServerState = ServerState(
             broker,
             access,
@@ -61,7 +61,7 @@ class AmqpServer:
             connections_max=connections_max,
             jms_refusal=jms_refusal,
             beside=None if beside is None else beside._state,
-            chooser=chooser,
+            chooser=lambda: _choose_by(choice()),
         )
 
     @property
@@ -90,9 +90,12 @@ class AmqpServer:
                 found.append({"number": each.number, "since": each.opened_at, **each.client, "links": links})
         return found
 
-    def protocol(self, account: MemoryAccount) -> Connection:
-        """What a new connection is given to, with the account of what is held for its client."""
-        return Connection(self._state, self._state.next_number(), account)
+    def protocol(self, account: MemoryAccount, find: Find | None = None) -> Connection:
+        """What a new connection is given to, with the account of what is held for its client.
+
+        With `find`, the client has reached another namespace, which is found by that once the client says its open.
+        """
+        return Connection(self._state, self._state.next_number(), account, _choose_by(find))
 
     async def stop(self, reason: BrokerError | None = None) -> None:
         """Close every connection in good order, because of the stop or another `reason`; late ones are cut."""
@@ -106,6 +109,20 @@ class AmqpServer:
             connection.requests.abort()
         await state.wait_until_empty()
         state.aside.stop()
+
+
+def _choose_by(find: Find | None) -> Choose | None:
+    if find is None:
+        return None
+
+    async def state_of(server: Awaitable[AmqpServer]) -> ServerState:
+        return (await server)._state
+
+    def choose(host: str) -> ServerState | asyncio.Future[ServerState]:
+        found = find(host)
+        return found._state if isinstance(found, AmqpServer) else asyncio.ensure_future(state_of(found))
+
+    return choose
 
 
 def _link_report(connection: LinkContext, pointer: Pointer) -> dict[str, object]:

@@ -7,6 +7,7 @@ server.
 from __future__ import annotations
 
 import asyncio
+from asyncio import Future
 from collections.abc import Callable
 from itertools import count
 
@@ -27,9 +28,9 @@ from .wire.flow import DeliveryBuffers
 JMS_CAPABILITIES = ("DELAYED_DELIVERY", "SHARED-SUBS")  # without them Qpid JMS does not ask for either [jms 1.2]
 
 
-Choose = Callable[[str], "ServerState | None"]
-"""Gives the server that a client means by the host of its `open`, None for the one that it has reached; BrokerError
-if there is no such namespace."""
+Choose = Callable[[str], "ServerState | Future[ServerState]"]
+"""Gives the server that a client means by the host of its `open`, or what waits until that is there; BrokerError if
+there is no such namespace, or it can't be opened."""
 Chooser = Callable[[], Choose | None]
 """Gives what chooses, None as long as there is nothing to choose."""
 

@@ -1,7 +1,7 @@
 """One namespace of the process: its stores, broker, keys, AMQP server, snapshots and figures, opened on first use.
 
 Knows what belongs to one namespace alone, in which order it is opened and closed, and what it shares with the others
-(`Shared`, and what is `beside` it): the clock, the ledger of memory, the turns of the event loop, and the ports. So
+(`Shared`, and what is `beside` it): the ledger of memory, the turns of the event loop, and the ports. So
 limits on what the process holds for its peers are limits of the process, however many namespaces it has. Does not know
 which others there are (`emubus/namespaces.py`) and by which name or port a client comes.
 
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import structlog
 
 from . import __version__
-from .amqp import AmqpServer
+from .amqp import AmqpServer, Find
 from .amqp.limits import Limits as WireLimits
 from .broker.access import Access
 from .broker.admin.folder_view import DataFolderError
@@ -63,7 +63,6 @@ log = structlog.get_logger("emubus")
 class Shared:
     """What the namespaces of a process have in common. `failpoint` is called at each step of a commit."""
 
-    clock: Clock
     ledger: Ledger
     failpoint: Callable[[str], None]
     otlp: Otlp | None
@@ -76,9 +75,9 @@ class Shared:
 class Neighbours(NamespacesPort, Protocol):
     """All namespaces of the process, as one of them sees them."""
 
-    def choice(self, reached: HostedNamespace) -> Callable[[str], AmqpServer] | None:
-        """What finds the AMQP server of the namespace that a client names which has reached that one (BrokerError:
-        there is none); None while there is one only."""
+    def choice(self, reached: HostedNamespace) -> Find | None:
+        """What finds the AMQP server of the namespace that a client names which has reached that one; None while there
+        is one only."""
         ...
 
     def beside(self, own: HostedNamespace) -> AmqpServer | None:
@@ -93,14 +92,18 @@ class Neighbours(NamespacesPort, Protocol):
 class HostedNamespace:
     """A namespace, by the settings in `config`: its name, entities, keys, limits and data folder are its own."""
 
-    def __init__(self, config: Config, shared: Shared, neighbours: Neighbours) -> None:
+    def __init__(self, config: Config, shared: Shared, neighbours: Neighbours, clock: Clock) -> None:
         self.config = config
+        self.clock = clock
         self.name = config.topology.namespace
         self.story = Story(is_on=config.story)
+        self.failure: BrokerError | None = None
+        """Why it can't be opened, once that was tried; another try needs another one of these."""
         self._shared = shared
         self._neighbours = neighbours
         self._cleanup = contextlib.AsyncExitStack()
         self._folder: DataFolder | None = None
+        self._stores: tuple[Catalog, list[Store]] | None = None  # until the broker has them
         self._broker: Broker | None = None
         self._amqp: AmqpServer | None = None
         self._snapshots: Snapshots | None = None
@@ -143,12 +146,23 @@ class HostedNamespace:
         """What the HTTP adapter works with; RuntimeError before it is opened."""
         return _opened(self._services)
 
+    def open_files(self) -> None:
+        """Lock the data folder and open the stores, once, on any thread: that waits for the disk.
+
+        StoreError, CatalogError; `close` then, too.
+        """
+        config = self.config
+        if config.data_dir is not None:
+            self._folder = own_folder(config.data_dir, fresh=config.fresh, durability=config.durability)
+            self._cleanup.callback(self._folder.release)
+        self._stores = self._open_stores()
+
     def open(self) -> None:
-        """Open the stores, merge the configuration; StoreError, CatalogError, BrokerError (a condition of the start).
+        """Begin with the open files, or open them; StoreError, CatalogError, BrokerError (a condition of the start).
 
         The order matters: `close` ends things in reverse. After an error, `close`, too.
         """
-        config, shared = self.config, self._shared
+        config = self.config
         self._broker = broker = self._open_broker()
         self._cleanup.push_async_callback(broker.stop)  # also if it fails to start: it closes the stores
         broker.start(config.topology, only_if_new=config.config_file is None)
@@ -169,7 +183,7 @@ class HostedNamespace:
         self._amqp = amqp = AmqpServer(
             broker,
             access,
-            shared.clock,
+            self.clock,
             limits=WireLimits(own_operations=not config.service_only),
             connections_max=limits.connections_max,
             jms_refusal=None if limits.jms else jms_not_supported(partitioned=partitioned),
@@ -178,14 +192,20 @@ class HostedNamespace:
         )
         self._snapshots = snapshots = Snapshots(broker, self._folder, self._open_stores)
         self._cleanup.push_async_callback(snapshots.stop)
-        self._sampler = sampler = Sampler(broker, shared.clock)
+        self._sampler = sampler = Sampler(broker, self.clock)
         sampler.start()
         self._cleanup.callback(sampler.stop)
         self._services = self._make_services(broker, access, issuer, roles, amqp, snapshots, sampler)
 
     async def close(self) -> None:
-        """Let commits end, close the stores. Its AMQP connections are closed before that."""
+        """Let commits end, close the stores, end the clock. Its AMQP connections are closed before that."""
+        if self._stores is not None:  # no broker has come to close them
+            catalog, stores = self._stores
+            catalog.close()
+            for store in stores:
+                store.close()
         await self._cleanup.aclose()
+        self.clock.close()
 
     def start_conditions(self) -> None:
         """Start what is on from the start. BrokerError for one that is not known."""
@@ -221,7 +241,7 @@ class HostedNamespace:
             ),
             issuer=issuer,
             roles=roles,
-            clock=shared.clock,
+            clock=self.clock,
             is_ready=shared.is_ready,
             amqp=amqp.protocol,
             ledger=shared.ledger,
@@ -317,13 +337,13 @@ class HostedNamespace:
 
     def _open_broker(self) -> Broker:
         config, shared = self.config, self._shared
-        if config.data_dir is not None:
-            self._folder = folder = own_folder(config.data_dir, fresh=config.fresh, durability=config.durability)
-            self._cleanup.callback(folder.release)
+        if self._stores is None:
+            self.open_files()
+        assert self._stores is not None
+        catalog, stores = self._stores
         observer = self.story if shared.otlp is None else shared.otlp.observer(self.story)
-        broker = Broker(
-            *self._open_stores(), shared.clock, config.limits, shared.failpoint, observer, self._is_elsewhere
-        )
+        broker = Broker(catalog, stores, self.clock, config.limits, shared.failpoint, observer, self._is_elsewhere)
+        self._stores = None
         if self._folder is not None:
             self._folder.warn_of_readers()
         return broker

@@ -13,17 +13,21 @@ a misspelled or deleted one must not become the first, where its messages would 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import json
 import shutil
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, NamedTuple
 
 import structlog
 
-from .amqp import AmqpServer
+from .amqp import AmqpServer, Find
 from .broker import service_errors
 from .broker.admin.folder_view import NAMESPACES_FOLDER
+from .broker.clock import Clock
 from .broker.errors import BrokerError, Condition
 from .broker.hosts import label_of, names_a_namespace
 from .broker.ledger import Caps
@@ -40,6 +44,8 @@ from .web.services import NamespaceReport, Services
 NAMESPACES_MAX: Final = 100
 """One that is in use has files, threads and 5 MiB of its own (`python -m bench.namespaces`): a program that makes one
 for each of its tests hears of it at 500 MiB."""
+OPENED_AT_ONCE: Final = 2
+"""Each waits for the disk, 85 ms for a new folder (`python -m bench.namespaces`)."""
 FORMAT: Final = 1
 
 log = structlog.get_logger("emubus")
@@ -54,6 +60,13 @@ class Place:
     port: int | None = None
 
 
+class Opening(NamedTuple):
+    """A namespace that is being opened: its files on a thread, and what begins with them then."""
+
+    files: concurrent.futures.Future[None]
+    task: asyncio.Task[None]
+
+
 class Doors(NamedTuple):
     """Where clients come in. `left(services)` has the HTTP adapter give up what it has of a namespace."""
 
@@ -66,15 +79,18 @@ class Doors(NamedTuple):
 class Namespaces:
     """See the module; implements `web.services.NamespacesPort`."""
 
-    def __init__(self, config: Config, shared: Shared, doors: Doors) -> None:
+    def __init__(self, config: Config, shared: Shared, doors: Doors, clock: Clock) -> None:
+        """`clock` is that of the first; each other one has its own, which a test may move."""
         self._config = config
         self._shared = shared
         self._doors = doors
-        self.first = self._make(replace(config, more_namespaces=()))
+        self.first = HostedNamespace(replace(config, more_namespaces=()), shared, self, clock)
         self._places: dict[str, Place] = {}  # all but the first, by the compared form of their names
         self._gone: set[str] = set()  # deleted in this run
         self._ending: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._openings: dict[HostedNamespace, Opening] = {}
+        self._threads: ThreadPoolExecutor | None = None
 
     # ---- life
 
@@ -106,7 +122,10 @@ class Namespaces:
 
     async def close(self) -> None:
         """Close all stores."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        openings = [each.task for each in self._openings.values()]
+        await asyncio.gather(*self._tasks, *openings, return_exceptions=True)
+        if self._threads is not None:
+            self._threads.shutdown(wait=False)
         for each in self._all():
             await each.close()
 
@@ -122,21 +141,37 @@ class Namespaces:
         """Whether a name may mean another namespace than the one that was reached."""
         return bool(self._places or self._gone)
 
-    def choice(self, reached: HostedNamespace) -> Callable[[str], AmqpServer] | None:
+    @property
+    def are_opening(self) -> bool:
+        """Whether files of some are being opened."""
+        return bool(self._openings)
+
+    def choice(self, reached: HostedNamespace) -> Find | None:
         """What finds the AMQP server that a client names which has reached that one; None while there is one only."""
-        return (lambda host: self._opened(self._named(host, reached)).amqp) if self.are_several else None
+        return partial(self._amqp_named, reached) if self.are_several else None
+
+    def _amqp_named(self, reached: HostedNamespace, host: str) -> AmqpServer | Awaitable[AmqpServer]:
+        found = self._named(host, reached)
+        return found.amqp if found.is_open else self._amqp_opened(found)
+
+    async def _amqp_opened(self, namespace: HostedNamespace) -> AmqpServer:
+        return (await self._open(namespace)).amqp
 
     def reached(self, port: int, name: str) -> HostedNamespace:
         """The one that a client reaches by a port, and the name that it tells TLS. It may not be opened yet."""
         found = self._by_key(label_of(name)) if name else None
         return found or next((each.namespace for each in self._places.values() if each.port == port), self.first)
 
-    def amqp_reached(self, port: int, name: str) -> AmqpServer:
-        """Its AMQP server. BrokerError: it can't be opened."""
-        return self._opened(self.reached(port, name)).amqp
+    def amqp_reached(self, port: int, name: str) -> tuple[AmqpServer, Find | None]:
+        """Its AMQP server; while it isn't open the first's, with what finds it once the client says its open."""
+        found = self.reached(port, name)
+        return (found.amqp, None) if found.is_open else (self.first.amqp, partial(self._amqp_named, found))
 
-    def find(self, host: str, port: int) -> Services:
-        return self._opened(self._named(host, self.reached(port, ""))).services
+    async def find(self, host: str, port: int) -> Services:
+        return (await self._open(self._named(host, self.reached(port, "")))).services
+
+    async def open(self, name: str) -> Services:
+        return (await self._open(self._get(name))).services
 
     def services_of(self, name: str) -> Services:
         return self._opened(self._get(name)).services
@@ -179,20 +214,54 @@ class Namespaces:
             raise BrokerError(Condition.NOT_FOUND, f"There is no namespace {excerpt(name)}; there is {known}.")
         return found
 
-    def _opened(self, namespace: HostedNamespace) -> HostedNamespace:
-        """The namespace, opened if need be. BrokerError (server-busy) if its folder can't be used."""
+    async def _open(self, namespace: HostedNamespace) -> HostedNamespace:
+        """The namespace, opened if need be while others are served.
+
+        BrokerError (server-busy) if its folder can't be used.
+        """
         if namespace.is_open:
             return namespace
+        opening = self._openings.get(namespace)
+        if opening is None:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(OPENED_AT_ONCE, "opening")
+            files = self._threads.submit(namespace.open_files)
+            task = asyncio.get_running_loop().create_task(self._open_behind(files, namespace))
+            opening = self._openings[namespace] = Opening(files, task)
+            task.add_done_callback(partial(self._opening_done, namespace))
+        await asyncio.shield(opening.task)  # others may wait for it, too
+        return namespace
+
+    def _opening_done(self, namespace: HostedNamespace, task: asyncio.Task[None]) -> None:
+        del self._openings[namespace]
+        if not task.cancelled():
+            task.exception()  # the log has it, also if nobody waits any more
+
+    async def _open_behind(self, files: concurrent.futures.Future[None], namespace: HostedNamespace) -> None:
+        await asyncio.wait([asyncio.wrap_future(files)])
+        self._opened(namespace)
+
+    def _opened(self, namespace: HostedNamespace) -> HostedNamespace:
+        """The namespace, opened at once if need be, while all wait; BrokerError in the same way."""
+        if namespace.is_open:
+            return namespace
+        if namespace.failure is not None:
+            raise namespace.failure
+        opening = self._openings.get(namespace)
         try:
+            if opening is not None:
+                opening.files.result()
             namespace.open()
             namespace.start_conditions()
         except (StoreError, CatalogError, OSError, BrokerError) as error:
-            place = self._places[_key(namespace.name)]
-            place.namespace = self._make(namespace.config)
+            place = self._places.get(_key(namespace.name))
+            if place is not None and place.namespace is namespace:  # with a sound folder another try opens it
+                place.namespace = self._make(namespace.config)
             self._run(namespace.close())
             log.error("namespace can't be opened", namespace=namespace.name, cause=str(error))
             text = f"The namespace '{namespace.name}' can't be opened: {error}"
-            raise BrokerError(Condition.SERVER_BUSY, text) from error
+            namespace.failure = BrokerError(Condition.SERVER_BUSY, text)
+            raise namespace.failure from error
         log.info(
             "namespace opened", namespace=namespace.name, entities=sum(1 for _ in namespace.broker.namespace.entities())
         )
@@ -277,6 +346,9 @@ class Namespaces:
 
     async def _end(self, namespace: HostedNamespace) -> None:
         """Close what is open of a namespace that nobody finds any more, and delete its folder."""
+        opening = self._openings.get(namespace)
+        if opening is not None:
+            await asyncio.wait([opening.task])
         if namespace.is_open:
             gone = service_errors.namespace_not_found(namespace.name)
             await namespace.amqp.stop(gone)
@@ -303,7 +375,7 @@ class Namespaces:
     # ---- what is kept
 
     def _make(self, config: Config) -> HostedNamespace:
-        return HostedNamespace(config, self._shared, self)
+        return HostedNamespace(config, self._shared, self, Clock())
 
     def _place(self, settings: NamespaceConfig) -> Place:
         data = self._config.data_dir

@@ -200,7 +200,7 @@ class Server:
         self._otlp = None if config.otlp is None else _open_otlp(config.otlp, self.clock)
         ca = str(ca_file(config.tls_dir)) if config.tls is Tls.DEV else None
         doors = Doors(partial(listener.listen, config.host), listener.stop_listening, self._left)
-        self._namespaces = namespaces = Namespaces(config, self._shared(ca), doors)
+        self._namespaces = namespaces = Namespaces(config, self._shared(ca), doors, self.clock)
         self._cleanup.push_async_callback(namespaces.close)
         namespaces.open_first()
         if self._otlp is not None:
@@ -232,16 +232,14 @@ class Server:
 
     def _shared(self, ca: str | None) -> Shared:
         """What all namespaces have in common."""
-        clock = self.clock
         return Shared(
-            clock=clock,
             ledger=self.ledger,
             failpoint=failpoint_hook(self.config.failpoint),
             otlp=self._otlp,
             ca=ca,
             ports=lambda: self.ports,
             is_ready=self._is_ready,
-            started_us=clock.stopwatch_us(),
+            started_us=self.clock.stopwatch_us(),
         )
 
     def _left(self, services: Services) -> None:
@@ -282,11 +280,8 @@ class Server:
     def _new_amqp(self, account: MemoryAccount, reached: Reached) -> asyncio.Protocol:
         if self._http is None:
             return NotReady(account)
-        try:
-            server = self.namespaces.amqp_reached(*reached)
-        except BrokerError:
-            return NotReady(account)  # the log says why the namespace can't be opened
-        return server.protocol(account)
+        server, find = self.namespaces.amqp_reached(*reached)
+        return server.protocol(account, find)
 
     def _tls_context(self) -> ssl.SSLContext | None:
         config = self.config

@@ -95,7 +95,8 @@ class HttpServer:
 
     async def _answer_of_one(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            site = await self._site(self._services.namespaces.find(request.headers.get(hdrs.HOST, ""), _port(request)))
+            services = await self._services.namespaces.find(request.headers.get(hdrs.HOST, ""), _port(request))
+            site = await self._site(services)
         except BrokerError as error:
             status = 404 if error.condition is Condition.NOT_FOUND else 503
             return self.first.refuse(request.path, status, error.description)

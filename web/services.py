@@ -128,11 +128,16 @@ class NamespacesPort(Protocol):
         """Close its connections, delete it with everything in it. BrokerError: not-found, not-allowed (the first)."""
         ...
 
-    def services_of(self, name: str) -> Services:
-        """What the parts work with for that namespace, which is opened. BrokerError: not-found, server-busy."""
+    async def open(self, name: str) -> Services:
+        """What the parts work with for that namespace, opened while others are served. BrokerError: not-found,
+        server-busy."""
         ...
 
-    def find(self, host: str, port: int) -> Services:
+    def services_of(self, name: str) -> Services:
+        """The same of one that is open; of another everybody waits until it is opened."""
+        ...
+
+    async def find(self, host: str, port: int) -> Services:
         """The one that a client means by the host that it names, or else by the port that it has reached.
 
         BrokerError: not-found, server-busy.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import http.client
 import json
 import socket
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,7 @@ from emubus.broker.access import sign
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.profiles import Profile
 from emubus.config import ConfigError, load_config
+from emubus.namespace import HostedNamespace
 from emubus.server import Server, StartError
 from emubus.testing import Auth, EmubusServer, QueueDescription
 from emubus.web.services import NamespacesPort
@@ -202,6 +206,22 @@ def test_a_token_for_another_namespace_opens_nothing_though_the_key_is_the_same(
         assert asked(server, "/q", "localhost", Authorization=sas("http://localhost/q"))[0] == 200
 
 
+def test_a_token_of_an_identity_is_for_the_namespace_that_gave_it(tmp_path: Path) -> None:
+    resource = quote("https://servicebus.azure.net", safe="")
+    with EmubusServer(config_file=config_of(tmp_path), auth=Auth.SAS) as server:
+        hosts = ("first.localhost", "orders.localhost")
+        path = f"/msi/token?resource={resource}"
+        tokens = {
+            host: json.loads(asked(server, path, host, **{"X-IDENTITY-HEADER": "x"})[1])["access_token"]
+            for host in hosts
+        }
+        for given, token in tokens.items():
+            for host in hosts:
+                status, body = asked(server, "/q", host, Authorization=f"Bearer {token}")
+                assert status == (200 if host == given else 401), body
+                assert status == 200 or "InvalidIssuer" in body
+
+
 def sas(resource: str) -> str:
     encoded = quote(resource, safe="")
     signature = quote(sign(encoded, "4000000000", "SAS_KEY_VALUE"), safe="")
@@ -281,6 +301,82 @@ def test_the_first_and_what_is_not_there_can_not_be_deleted(server: EmubusServer
         with pytest.raises(BrokerError) as refused:
             server.run(namespaces(server).delete(name))
         assert refused.value.condition is condition
+
+
+# ---- opened while others are served
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """A disk that opens no files until it is set, but for those of the first namespace."""
+    goes_on, open_files = threading.Event(), HostedNamespace.open_files
+
+    def late(self: HostedNamespace) -> None:
+        if self.name != "first":
+            goes_on.wait()
+        open_files(self)
+
+    monkeypatch.setattr(HostedNamespace, "open_files", late)
+    yield goes_on
+    goes_on.set()
+
+
+@pytest.mark.parametrize("reach", ["name", "port"])
+def test_others_are_served_while_a_namespace_is_opened(server: EmubusServer, disk: threading.Event, reach: str) -> None:
+    port = namespaces(server).get("orders").port
+    assert port is not None
+    where = ("orders.localhost", server.amqp_port) if reach == "name" else ("127.0.0.1", port)
+    with ThreadPoolExecutor() as clients:
+        over_amqp = clients.submit(send, *where, "for orders", "only")
+        over_http = clients.submit(name_of, server, *where)
+        send("localhost", server.amqp_port, "for the first")
+        assert texts_in(server, "first") == ["for the first"]
+        assert not namespaces(server).get("orders").is_open
+        assert not over_amqp.done()
+        disk.set()
+        assert over_http.result() == "Orders"
+        over_amqp.result()
+    assert texts_in(server, "orders", "only") == ["for orders"]
+
+
+def test_who_can_not_wait_gets_a_namespace_that_is_being_opened(server: EmubusServer, disk: threading.Event) -> None:
+    with ThreadPoolExecutor() as clients:
+        over_http = clients.submit(name_of, server, "orders.localhost")
+        while not server.call(lambda: server.server.namespaces.are_opening):
+            pass
+        threading.Timer(0.05, disk.set).start()
+        services = server.call(lambda: namespaces(server).services_of("orders"))
+        assert over_http.result() == services.broker.name == "Orders"
+
+
+def test_a_namespace_is_deleted_while_it_is_opened(server: EmubusServer, disk: threading.Event) -> None:
+    with ThreadPoolExecutor() as clients:
+        over_amqp = clients.submit(send, "orders.localhost", server.amqp_port, "lost", "only")
+        while not server.call(lambda: server.server.namespaces.are_opening):
+            pass
+        deleted = clients.submit(server.run, namespaces(server).delete("orders"))
+        while len(server.call(namespaces(server).list)) > 1:
+            pass
+        disk.set()
+        deleted.result()
+        with pytest.raises(ServiceBusError):
+            over_amqp.result()
+    assert [each.name for each in namespaces(server).list()] == ["first"]
+
+
+async def test_a_stop_waits_for_a_namespace_that_is_being_opened(disk: threading.Event) -> None:
+    server = Server(load_config({"durability": "none", "amqp_port": "0", "http_port": "0", "namespace": "first,b"}, {}))
+    await server.start()
+    opening = asyncio.create_task(server.namespaces.open("b"))
+    await asyncio.sleep(0)
+    stopping = asyncio.create_task(server.stop())
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not stopping.done()
+    disk.set()
+    await stopping
+    await opening
+    assert server.namespaces.get("b").is_open, "closed, and not half open"
 
 
 # ---- over a restart
@@ -466,6 +562,36 @@ def test_the_command_line_makes_uses_and_deletes_a_namespace(
     assert "deleted late" in done("namespace", "delete", "late")
     assert main(["ls", "--namespace", "late", *url]) == 1
     assert "Namespace cannot be resolved" in capsys.readouterr().err
+
+
+def test_import_creates_in_a_namespace(
+    server: EmubusServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = {"type": "Microsoft.ServiceBus/namespaces/queues", "apiVersion": "2021-11-01", "name": "any/imported"}
+    (tmp_path / "template.json").write_text(json.dumps({"resources": [{**found, "properties": {}}]}))
+    url = f"http://127.0.0.1:{server.http_port}"
+    assert main(["import", "--arm", str(tmp_path / "template.json"), "--into", "orders", "--url", url]) == 0
+    assert "imported" in capsys.readouterr().out
+    assert server.namespace("orders").message_counts("imported")["active"] == 0
+    with pytest.raises(BrokerError):
+        server.message_counts("imported")
+
+
+def test_commands_without_a_server_find_the_folders_of_namespaces(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data"
+    with EmubusServer([QueueDescription("q")], data_dir=data, namespaces={"Orders": [QueueDescription("only")]}) as own:
+        own.namespace("orders")
+    assert main(["check", str(data)]) == 0
+    shown = capsys.readouterr().out
+    assert f"{data}: 16 messaging stores, 1 entities" in shown
+    assert f"{data / 'namespaces' / 'orders'}: 16 messaging stores, 1 entities" in shown
+    assert main(["route", "only", "--key", "k", "--data", str(data), "--namespace", "Orders"]) == 0
+    assert "only: partition 0 of 1" in capsys.readouterr().out
+    (data / "namespaces" / "orders" / "manifest.json").write_text("{")
+    assert main(["check", str(data)]) == 1
+    assert "PROBLEM" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
