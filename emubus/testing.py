@@ -28,14 +28,14 @@ from .broker.roles import Principal, Role, RoleAssignment
 from .conditions.faults import Fault, FaultKind, FaultOperation
 from .config import Auth, ConfigError, Durability
 from .kit.conditions import ConditionReport
-from .kit.in_process import EmubusServer
+from .kit.in_process import EmubusNamespace, EmubusServer
 from .kit.manual_clock import ManualClock
 from .kit.remote import RemoteEmubus
 from .kit.values import PeekedMessage
 from .web.services import Snapshot
 
-Emubus = EmubusServer | RemoteEmubus
-"""Either of them: both have the same verbs."""
+Emubus = EmubusServer | EmubusNamespace | RemoteEmubus
+"""Any of them: all have the same verbs."""
 
 __all__ = [
     "Auth",
@@ -48,6 +48,7 @@ __all__ = [
     "Description",
     "Durability",
     "Emubus",
+    "EmubusNamespace",
     "EmubusServer",
     "EntityStatus",
     "FalseFilter",

@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # a test of a remote emubus runs where a server can't
-    from .in_process import EmubusServer
+    from .in_process import EmubusNamespace, EmubusServer
     from .remote import RemoteEmubus
 
 
 class ManualClock:
     """The clock of an emubus, frozen: only `advance` moves it."""
 
-    def __init__(self, emubus: EmubusServer | RemoteEmubus) -> None:
+    def __init__(self, emubus: EmubusServer | EmubusNamespace | RemoteEmubus) -> None:
         self._emubus = emubus
         emubus.freeze()
 

@@ -25,7 +25,7 @@ from ..broker.api import OutageKind
 from ..broker.errors import BrokerError, Condition
 from ..broker.model.catalog import Description, path_of
 from ..broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from ..broker.names import SnapshotName
+from ..broker.names import NamespaceName, SnapshotName
 from ..broker.roles import RoleAssignment
 from ..conditions.behaviour import Value
 from ..conditions.faults import Fault, FaultKind, FaultOperation
@@ -68,12 +68,19 @@ class RemoteEmubus(ConditionVerbs):
     """The emubus at `url`, such as `http://localhost:5300`; any of its ports will do.
 
     Its verbs are those of `EmubusServer`, where their texts are. `key` is for a server with `--auth sas`, and needs
-    the Manage right. With https, `ca_file` is a CA to trust besides those of the system. BrokerError: the server
-    refuses. ConnectionError: no answer. ValueError: not a URL. CaError.
+    the Manage right. With https, `ca_file` is a CA to trust besides those of the system. `namespace` is one of several,
+    if not the one that the URL means. BrokerError: the server refuses, or there is no such namespace or name.
+    ConnectionError: no answer. ValueError: not a URL. CaError.
     """
 
     def __init__(
-        self, url: str, *, key_name: str = DEFAULT_KEY_NAME, key: str = DEFAULT_KEY, ca_file: Path | None = None
+        self,
+        url: str,
+        *,
+        key_name: str = DEFAULT_KEY_NAME,
+        key: str = DEFAULT_KEY,
+        ca_file: Path | None = None,
+        namespace: str | None = None,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
@@ -86,14 +93,25 @@ class RemoteEmubus(ConditionVerbs):
         self._connect_for_long = connector(parts.scheme, self._host, self._port, APPLY_TIMEOUT_S, ca_file)
         self._key_name = key_name
         self._key = key
+        self._ca_file = ca_file
+        self._namespace = None if namespace is None else NamespaceName(namespace)
 
     # ---- addresses
 
+    def namespace(self, name: str) -> RemoteEmubus:
+        found = RemoteEmubus(self.url, key_name=self._key_name, key=self._key, ca_file=self._ca_file, namespace=name)
+        found._control("GET", "/about")
+        return found
+
     @property
     def connection_string(self) -> str:
-        host = f"[{self._host}]" if ":" in self._host else self._host
+        host, port = f"[{self._host}]" if ":" in self._host else self._host, self._port
+        if self._namespace is not None:  # clients name it, or come to its port
+            report = self._control("GET", f"/namespaces/{self._namespace}")
+            own = report.number_or_none("port")
+            host, port = (report.text("host"), port) if own is None else (host, own)
         return (
-            f"Endpoint=sb://{host}:{self._port};SharedAccessKeyName={self._key_name};SharedAccessKey={self._key};"
+            f"Endpoint=sb://{host}:{port};SharedAccessKeyName={self._key_name};SharedAccessKey={self._key};"
             f"{'' if self._is_tls else 'UseDevelopmentEmulator=true;'}"
         )
 
@@ -357,7 +375,8 @@ class RemoteEmubus(ConditionVerbs):
         token = f"SharedAccessSignature sr={resource}&sig={signature}&se={TOKEN_EXPIRY}&skn={quote(self._key_name)}"
         connection = (connect or self._connect)()
         try:
-            connection.request(method, path, content, {"Authorization": token, **(headers or {})})
+            named = {} if self._namespace is None else {"Host": f"{self._namespace}.localhost"}
+            connection.request(method, path, content, {"Authorization": token, **named, **(headers or {})})
             answer = connection.getresponse()
             return answer.status, read_whole(answer)
         except (OSError, http.client.HTTPException) as error:
