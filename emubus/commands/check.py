@@ -1,4 +1,4 @@
-"""`emubus check`: verify the data folder of a stopped server."""
+"""`emubus check`: verify the data folder of a stopped server, with those of all namespaces."""
 
 from __future__ import annotations
 
@@ -24,9 +24,18 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def check_data(folder: Path) -> int:
-    """Verify the data folder of a stopped emubus and print what it holds; 0 if it is sound, else 1. Writes nothing."""
+    """Verify the data folder of a stopped emubus and print what it holds; 0 if it is sound, else 1. Writes nothing.
+
+    Namespaces beside the first have folders in it, which are checked, too.
+    """
+    from ..broker.admin.folder_view import NAMESPACES_FOLDER
     from ..broker.admin.verify import check_data_folder  # after the folder is known to be there
 
-    report = check_data_folder(folder)
-    write_lines(report.lines())
-    return EXIT_OK if report.sound else EXIT_FAILED
+    others = folder / NAMESPACES_FOLDER
+    folders = [folder, *(sorted(others.iterdir()) if others.is_dir() else ())]
+    is_sound = True
+    for each in folders:
+        report = check_data_folder(each)
+        write_lines(report.lines())
+        is_sound = is_sound and report.sound
+    return EXIT_OK if is_sound else EXIT_FAILED

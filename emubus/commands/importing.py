@@ -20,6 +20,7 @@ from ..kit.answers import is_deeper
 from ..options import ConfigError
 from ..terminal import json_text, one_line, write_errors, write_notes
 from .client.address import (
+    MEANT,
     Address,
     add_server_options,
     address_of,
@@ -53,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--messages", action="store_true", help="with --namespace: also copy the messages of queues")
     parser.add_argument("--file", type=Path, metavar="FILE", help="write a Config.json instead of creating entities")
     add_json(parser)
+    parser.add_argument("--into", dest=MEANT, metavar="NAME", help="another namespace of the server than the first")
     add_server_options(parser, names_namespace=False)
     parser.set_defaults(run=run)
 
@@ -234,7 +236,11 @@ def _into_server(parsed: argparse.Namespace, resources: Resources, entities: Seq
     address = address_of(parsed)
     try:
         server = RemoteEmubus(
-            address.url, key_name=address.key_name, key=address.key or DEFAULT_KEY, ca_file=address.ca_file
+            address.url,
+            key_name=address.key_name,
+            key=address.key or DEFAULT_KEY,
+            ca_file=address.ca_file,
+            namespace=address.namespace,
         )
     except (ValueError, CaError) as error:
         raise ConfigError(str(error)) from error
@@ -274,13 +280,15 @@ def _copy_messages(parsed: argparse.Namespace, address: Address, entities: Seque
     from ..broker.access import DEFAULT_KEY
     from ..importing.messages import Peer, copy_messages  # loads an AMQP client
     from ..spark_connector.wire import Endpoint, SasKey, default_port
+    from .client.access import host_named
 
     source, is_local, ca_file = _source_of(parsed)
     own = None if ca_file is None else str(ca_file)
     # An endpoint of the service has no port, and a certificate of a CA that everybody knows.
     port = source.port or default_port(tls=not is_local, transport="amqp")
     given = Endpoint(source.host, port, tls=not is_local, ca_file=None if source.port is None else own)
-    target = Endpoint(address.host, address.port, tls=address.scheme == "https", ca_file=own)
+    named = "" if address.namespace is None else host_named(address)
+    target = Endpoint(address.host, address.port, tls=address.scheme == "https", ca_file=own, address_host=named)
     return copy_messages(
         Peer(given, SasKey(source.key_name, source.key)),
         Peer(target, SasKey(address.key_name, address.key or DEFAULT_KEY)),

@@ -15,7 +15,7 @@ from ..broker.model.descriptions import QueueDescription, TopicDescription, enti
 from ..config import OPTIONS, OPTIONS_BY_NAME, load_config
 from ..exits import EXIT_OK, CommandError
 from ..options import ConfigError, add_option
-from .client.address import add_server_options
+from .client.address import add_server_options, named_namespace
 from .client.output import add_json, show
 
 _PROPERTY_NAMES: Final = {
@@ -50,6 +50,11 @@ def run(parsed: argparse.Namespace) -> int:
     config = load_config({option.name: getattr(parsed, option.name, None) for option in OPTIONS})
     topology, partition_count = config.topology, config.limits.partition_count
     if directory is not None:
+        namespace = named_namespace(parsed)
+        if namespace is not None:
+            from ..broker.admin.folder_view import NAMESPACES_FOLDER
+
+            directory = directory / NAMESPACES_FOLDER / namespace.key
         from ..broker.model.catalog import CatalogError
         from ..data_folder import read_namespace
 

@@ -564,17 +564,13 @@ def test_the_command_line_makes_uses_and_deletes_a_namespace(
     assert "Namespace cannot be resolved" in capsys.readouterr().err
 
 
-def test_import_creates_in_a_namespace(
-    server: EmubusServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = {"type": "Microsoft.ServiceBus/namespaces/queues", "apiVersion": "2021-11-01", "name": "any/imported"}
-    (tmp_path / "template.json").write_text(json.dumps({"resources": [{**found, "properties": {}}]}))
-    url = f"http://127.0.0.1:{server.http_port}"
-    assert main(["import", "--arm", str(tmp_path / "template.json"), "--into", "orders", "--url", url]) == 0
-    assert "imported" in capsys.readouterr().out
-    assert server.namespace("orders").message_counts("imported")["active"] == 0
-    with pytest.raises(BrokerError):
-        server.message_counts("imported")
+def test_import_creates_and_sends_in_a_namespace(server: EmubusServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.create_queue("moved")
+    send("localhost", server.amqp_port, "to move", "moved")
+    url, source = f"http://127.0.0.1:{server.http_port}", server.connection_string
+    assert main(["import", "--namespace", source, "--messages", "--into", "orders", "--url", url]) == 0
+    assert "copied 1 messages of moved" in capsys.readouterr().out
+    assert texts_in(server, "orders", "moved") == ["to move"]
 
 
 def test_commands_without_a_server_find_the_folders_of_namespaces(

@@ -103,12 +103,16 @@ def add_server_options(parser: argparse.ArgumentParser, *, names_namespace: bool
 
 def address_of(parsed: argparse.Namespace) -> Address:
     """The server that the options or the environment name, and the namespace of a command that has one. ConfigError."""
+    return _server_of(parsed)._replace(namespace=named_namespace(parsed))
+
+
+def named_namespace(parsed: argparse.Namespace) -> NamespaceName | None:
+    """The namespace that an option names. ConfigError."""
     name = getattr(parsed, MEANT, None)
     try:
-        namespace = None if name is None else NamespaceName(name)
+        return None if name is None else NamespaceName(name)
     except BrokerError as error:
-        raise ConfigError(f"--namespace: {error.description}") from error
-    return _server_of(parsed)._replace(namespace=namespace)
+        raise ConfigError(f"the name of the namespace: {error.description}") from error
 
 
 def _server_of(parsed: argparse.Namespace) -> Address:
