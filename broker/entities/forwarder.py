@@ -162,7 +162,10 @@ class Forwarder:
                     if waits is not None and not left:
                         if waits.condition is not Condition.NOT_FOUND or handle in self._again:
                             raise waits
-                        await self._park(handle)
+                        if not await self._park(handle):  # what has come may be none of these dead letters
+                            await self._carry(handle, refusing)
+                            self._end_round(handle)
+                            await self._pause()
                         left = True
                     if not left and handle not in self._again:
                         self._end_round(handle)
@@ -192,19 +195,19 @@ class Forwarder:
             if not self._tried.get(handle):
                 self._tried.pop(handle, None)
 
-    async def _park(self, handle: PartitionHandle) -> None:
-        """Wait until an entity is added, or until something comes here, and then as for a retry.
+    async def _park(self, handle: PartitionHandle) -> bool:
+        """Wait until an entity is added, or until something comes here; whether it was an entity.
 
-        The announcement of a store that fails again and again must not lead to one attempt after the other.
+        Dead letters are then tried as for a retry: the announcement of a store that fails again and again must not lead
+        to one attempt after the other.
         """
         self._end_round(handle)
-        parked = self._parked[handle] = asyncio.get_running_loop().create_future()
+        parked: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._parked[handle] = parked
         try:
-            is_added = await parked
+            return await parked
         finally:
             del self._parked[handle]
-        if not is_added:
-            await self._pause()
 
     async def _pause(self) -> None:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()

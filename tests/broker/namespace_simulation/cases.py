@@ -14,6 +14,7 @@ from .commands import (
     Mend,
     Outage,
     Purge,
+    Receive,
     Rest,
     Schedule,
     Send,
@@ -21,6 +22,7 @@ from .commands import (
     Spec,
     Tear,
     Together,
+    Transact,
 )
 from .shapes import Rule, Shape
 
@@ -174,6 +176,18 @@ CASES = (
             Mend(4),
             Purge("q0", 3),
             Rest(),
+        ),
+    ),
+    Case(
+        "what a transaction sent to another queue waited a second behind a dead letter whose queue there is not",
+        "everything available",
+        (Shape("q2", deliveries_max=1, forward_dead_letters_to="q1"), Shape("q0")),
+        (
+            Send("q2", (Spec(1, ttl_ms=40_000),)),
+            Receive("q2", 20),
+            Advance(120_000),
+            Transact("q2", (Send("q0", (Spec(2),)), Send("q2", (Spec(3),)))),
+            Receive("q0", 20),
         ),
     ),
 )
