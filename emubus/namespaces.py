@@ -30,6 +30,7 @@ from .broker.admin.folder_view import NAMESPACES_FOLDER
 from .broker.clock import Clock
 from .broker.errors import BrokerError, Condition
 from .broker.hosts import label_of, names_a_namespace
+from .broker.ids import new_message_id
 from .broker.ledger import Caps
 from .broker.model.catalog import CatalogError
 from .broker.model.descriptions import Topology
@@ -53,10 +54,11 @@ log = structlog.get_logger("emubus")
 
 @dataclass(slots=True)
 class Place:
-    """A namespace with the port of its own, if any."""
+    """A namespace with the port of its own, if any. `id` tells it from a later one of its name."""
 
     settings: NamespaceConfig
     namespace: HostedNamespace
+    id: str
     port: int | None = None
 
 
@@ -97,10 +99,12 @@ class Namespaces:
     def open_first(self) -> None:
         """Open the first, and know the others: those of the configuration and those that are kept. ConfigError."""
         self.first.open()
-        settings = {_key(each.name): each for each in self._kept()}
+        kept = self._kept()
+        settings = {_key(each.name): each for each, _ in kept}
         settings |= {_key(each.name): each for each in self._config.more_namespaces}
-        for each in settings.values():
-            self._place(each)
+        ids = {_key(each.name): own for each, own in kept}
+        for key, each in settings.items():
+            self._place(each, ids.get(key))
         data = self._config.data_dir
         if self._config.fresh and data is not None and (data / NAMESPACES_FOLDER).exists():
             shutil.rmtree(data / NAMESPACES_FOLDER)
@@ -370,6 +374,7 @@ class Namespaces:
             is_first=namespace is self.first,
             is_open=namespace.is_open,
             data_folder=None if folder is None else str(folder),
+            id=str(self.first.broker.namespace.catalog.created_at or "") if place is None else place.id,
         )
 
     # ---- what is kept
@@ -377,7 +382,7 @@ class Namespaces:
     def _make(self, config: Config) -> HostedNamespace:
         return HostedNamespace(config, self._shared, self, Clock())
 
-    def _place(self, settings: NamespaceConfig) -> Place:
+    def _place(self, settings: NamespaceConfig, own_id: str | None = None) -> Place:
         data = self._config.data_dir
         key = _key(settings.name)
         config = replace(
@@ -392,11 +397,11 @@ class Namespaces:
             more_namespaces=(),
             fresh=False,
         )
-        place = self._places[key] = Place(settings, self._make(config))
+        place = self._places[key] = Place(settings, self._make(config), own_id or new_message_id())
         return place
 
-    def _kept(self) -> Sequence[NamespaceConfig]:
-        """The namespaces of earlier runs. ConfigError if the first was another one."""
+    def _kept(self) -> Sequence[tuple[NamespaceConfig, str]]:
+        """The namespaces of earlier runs, and their ids. ConfigError if the first was another one."""
         files = self.first.services.files
         data = b"" if files is None or self._config.fresh else files.read(KeptFile.NAMESPACES)
         if not data:
@@ -408,16 +413,19 @@ class Namespaces:
                 raise ValueError(f"its format is {values['format']}, not {FORMAT}")
             first = NamespaceName(values["first"])
             kept = [
-                NamespaceConfig(
-                    Topology(NamespaceName(each["name"])),
-                    limits_of(Profile(each["profile"]), each["premium_partitions"]),
-                    port=each["port"],
+                (
+                    NamespaceConfig(
+                        Topology(NamespaceName(each["name"])),
+                        limits_of(Profile(each["profile"]), each["premium_partitions"]),
+                        port=each["port"],
+                    ),
+                    str(each.get("id", "")),
                 )
                 for each in values["namespaces"]
             ]
         except (ValueError, KeyError, TypeError, BrokerError, ConfigError) as error:
             raise ConfigError(f"{path} can't be read: {error}; delete it to serve the first namespace only") from error
-        if any(_key(each.name) == _key(self.first.name) for each in kept):
+        if any(_key(each.name) == _key(self.first.name) for each, _ in kept):
             raise ConfigError(
                 f"the first namespace is '{self.first.name}', but the data folder {self._config.data_dir} is that of "
                 f"'{first}', and has '{self.first.name}' as another one: name '{first}' first, or give another folder"
@@ -438,6 +446,7 @@ class Namespaces:
                     "profile": each.settings.limits.profile.value,
                     "premium_partitions": _partitions(each.settings),
                     "port": each.settings.port,
+                    "id": each.id,
                 }
                 for each in self._places.values()
             ],

@@ -82,6 +82,7 @@ class NamespaceReport:
     """A namespace of the process. `host` is the name by which clients on this machine reach it, `port` one of its own.
 
     The first one is reached by all other names and addresses of the server. `is_open`: somebody has come for it.
+    `id` tells it from a later one of its name.
     """
 
     name: str
@@ -91,6 +92,7 @@ class NamespaceReport:
     is_first: bool
     is_open: bool
     data_folder: str | None
+    id: str
 
 
 class NamespacesPort(Protocol):

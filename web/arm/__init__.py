@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from ...broker.ids import new_tracking_id
 from ..loading import Loader, LoadError
 from ..services import Services
 
@@ -76,4 +77,5 @@ async def _load(services: Services) -> Endpoint:
 
 def refusal(status: int, code: str, message: str) -> web.Response:
     """An error as Resource Manager writes it."""
-    return web.json_response({"error": {"code": code, "message": message}}, status=status)
+    headers = {"x-ms-request-id": new_tracking_id()}
+    return web.json_response({"error": {"code": code, "message": message}}, status=status, headers=headers)

@@ -237,7 +237,7 @@ class Deploying:
             if not each.namespace:
                 raise bad(f"The namespace of {each.label} has no name that is known.", "InvalidTemplate")
             placed = homes.find(each.namespace)
-            is_kept = placed is not None and placed.name.lower() in self.call.state.kept.namespaces
+            is_kept = homes.is_placed(each.namespace)
             group = self.group or (placed.group if placed is not None else DEFAULT_GROUP)
             if placed is not None and (is_kept or each.kind is not Kind.NAMESPACE) and not self.group:
                 group = placed.group
@@ -428,9 +428,8 @@ async def _rehearsed_put(target: Target) -> tuple[str, str]:
     """What a PUT of a namespace, or of its network rules, would be."""
     assert target.put is not None
     call = target.put[1]
-    placed = Homes(call.services, call.state).find(target.declared.namespace)
-    is_new = placed is None or placed.name.lower() not in call.state.kept.namespaces
-    return ("Create" if placed is None else "Modify" if is_new else "NoChange"), ""
+    homes, name = Homes(call.services, call.state), target.declared.namespace
+    return ("Create" if homes.find(name) is None else "NoChange" if homes.is_placed(name) else "Modify"), ""
 
 
 def _future(own: Deploying, name: str, targets: Sequence[Target]) -> FutureNamespace:

@@ -7,6 +7,9 @@ deletes its entities, and hides it until it is put again.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from ...broker.errors import BrokerError, Condition
 from ...broker.model.profiles import LIMITS, Limits, Profile
 from ..services import NamespaceReport, Services
@@ -26,16 +29,22 @@ class Homes:
         found: list[Placed] = []
         for each in self._services.namespaces.list():
             key = each.name.lower()
-            if key in kept.namespaces:
-                found.append(kept.namespaces[key])
-            elif key not in kept.gone:
+            placed = kept.namespaces.get(key)
+            if placed is not None and placed.is_of(each.id):
+                found.append(placed)
+            elif kept.gone.get(key) != each.id:
                 found.append(self._unplaced(each))
         return found
 
     def _unplaced(self, report: NamespaceReport) -> Placed:
         tier = "Premium" if report.profile is Profile.PREMIUM else "Standard"
         since = self._services.broker.namespace.catalog.created_at or 0 if report.is_first else 0
-        return Placed(report.name, tier=tier, created_at=since, updated_at=since)
+        return Placed(report.name, tier=tier, created_at=since, updated_at=since, of=report.id)
+
+    def is_placed(self, name: str) -> bool:
+        """Whether Resource Manager has put it into a resource group."""
+        found, kept = self.find(name), self._state.kept.namespaces
+        return found is not None and found == kept.get(name.lower())
 
     def find(self, name: str) -> Placed | None:
         """The namespace of that name."""
@@ -45,18 +54,30 @@ class Homes:
         """What serves the namespace, which is opened. BrokerError (server-busy)."""
         return self._services.namespaces.services_of(placed.name)
 
-    def make(self, placed: Placed) -> None:
-        """Have a namespace of that name. BrokerError: argument-error (the name), resource-limit-exceeded."""
+    async def make(self, placed: Placed) -> None:
+        """Have a namespace of that name, placed so. BrokerError: argument-error (the name), resource-limit-exceeded."""
         namespaces = self._services.namespaces
         try:
-            namespaces.get(placed.name)
+            report = namespaces.get(placed.name)
         except BrokerError as error:
             if error.condition is not Condition.NOT_FOUND:
                 raise
             profile = self._profile_of(placed)
             partitions = placed.properties.get("premiumMessagingPartitions") if profile is Profile.PREMIUM else None
             several = partitions if isinstance(partitions, int) and partitions > 1 else None
-            namespaces.create(placed.name, profile, premium_partitions=several)
+            report = namespaces.create(placed.name, profile, premium_partitions=several)
+        await self.keep(replace(placed, of=report.id))
+
+    async def keep(self, placed: Placed) -> None:
+        """Keep how a namespace is placed, and forget those that are gone. BrokerError (server-busy)."""
+        await self._change({placed.name.lower(): placed}, {})
+
+    async def _change(self, more: Mapping[str, Placed], gone: Mapping[str, str], without: str = "") -> None:
+        kept, ids = self._state.kept, {each.name.lower(): each.id for each in self._services.namespaces.list()}
+        placed = {key: each for key, each in kept.namespaces.items() if key in ids and each.is_of(ids[key])}
+        placed = {key: each for key, each in {**placed, **more}.items() if key != without}
+        hidden = {key: own for key, own in {**kept.gone, **gone}.items() if key not in placed and ids.get(key) == own}
+        await self._state.change(replace(kept, namespaces=placed, gone=hidden))
 
     def _profile_of(self, placed: Placed) -> Profile | None:
         """The profile of a new one; None is that of the first."""
@@ -72,9 +93,11 @@ class Homes:
 
     async def delete(self, placed: Placed) -> None:
         """Delete a namespace with its entities, all of them at once. BrokerError (server-busy): all stay."""
-        if self._services.namespaces.get(placed.name).is_first:
+        key = placed.name.lower()
+        report = self._services.namespaces.get(placed.name)
+        if report.is_first:
             self.services_of(placed).broker.maintenance.empty()
-            await self._state.drop_namespace(placed.name, hides=True)
+            await self._change({}, {key: report.id}, without=key)
         else:
             await self._services.namespaces.delete(placed.name)
-            await self._state.drop_namespace(placed.name, hides=False)
+            await self._change({}, {})

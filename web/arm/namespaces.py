@@ -110,7 +110,7 @@ async def put_namespace(call: ArmCall) -> Reply:
     old = homes.find(name)
     if old is None and (problem := name_problem(name)) is not None:
         raise bad(f"The specified service namespace is invalid. {problem}")  # azure-service-bus 269
-    is_placed = name.lower() in call.state.kept.namespaces
+    is_placed = homes.is_placed(name)
     if old is not None and is_placed and old.group.lower() != group.lower():
         text = f"The namespace '{old.name}' exists in the resource group '{old.group}': use that, or another name."
         raise ArmRefusal(409, "NamespaceUnavailable", text)
@@ -121,10 +121,9 @@ async def put_namespace(call: ArmCall) -> Reply:
     now = call.services.clock.now_ms()
     base = Placed(name, created_at=now) if old is None else replace(old, tags={}, properties={})
     placed = placed_in(replace(base, group=group, location=location, updated_at=now), given)
-    homes.make(placed)
+    await homes.make(placed)
     if call.state.kept.groups.get(group.lower()) is None:
         await call.state.put_group(Group(group, location))
-    await call.state.put_namespace(placed)
     return Reply(200 if old is not None else 201, namespace_json(call, placed))
 
 
@@ -132,7 +131,7 @@ async def patch_namespace(call: ArmCall) -> Reply:
     """Change what the body names."""
     old, given = placed_of(call), object_in(call.body, "the body")
     placed = replace(placed_in(old, given), updated_at=call.services.clock.now_ms())
-    await call.state.put_namespace(placed)
+    await Homes(call.services, call.state).keep(placed)
     return Reply(200, namespace_json(call, placed))
 
 
@@ -227,5 +226,5 @@ async def put_network(call: ArmCall) -> Reply:
     names = {each.lower(): each for each in _NETWORK}
     network = {names[name]: value for name, value in given.items() if name in names}
     changed = replace(placed, network=network, updated_at=call.services.clock.now_ms())
-    await call.state.put_namespace(changed)
+    await Homes(call.services, call.state).keep(changed)
     return Reply(200, _network_json(call, changed))

@@ -1,7 +1,9 @@
 """What only Resource Manager knows: resource groups; place, tags, tier and network rules of a namespace.
 
-All of it is one small file beside the stores. Each change is a new file before it is answered, and one change comes
-after the other. A server in memory forgets it with its entities. Does not know the entities of a namespace.
+Resource Manager is one for all namespaces of the process, so that this is one small file, in the folder of the first,
+beside the list of the others. Each change is a new file before it is answered, and one change comes after the other. A
+namespace may come and go without Resource Manager: what is kept of one has the id of that namespace, and a later one of
+its name has none of it. A server in memory forgets all. Does not know the entities of a namespace.
 """
 
 from __future__ import annotations
@@ -10,8 +12,6 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final
-
-import structlog
 
 from ...broker.names import KeptFile
 from ..json_object import JsonObject
@@ -24,8 +24,6 @@ DEFAULT_GROUP: Final = "emubus"
 LOCATION: Final = "local"
 GROUPS_MAX: Final = 980
 """Resource groups of a subscription (azure-subscription-service-limits)."""
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A namespace as Resource Manager has it. `properties` are those that it only repeats; instants are Unix ms."""
+    """A namespace as Resource Manager has it. `properties` are those that it only repeats; instants are Unix ms.
+
+    `of` is the id of the namespace (`NamespaceReport`), whoever has made it.
+    """
 
     name: str
     group: str = DEFAULT_GROUP
@@ -53,15 +54,20 @@ class Placed:
     network: Mapping[str, object] = field(default_factory=dict[str, object])
     created_at: int = 0
     updated_at: int = 0
+    of: str = ""
+
+    def is_of(self, own_id: str) -> bool:
+        """Whether this is of the namespace with that id; earlier builds have not kept it."""
+        return self.of in ("", own_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """All of it, by names in lower case. `gone`: the first namespace's name if Resource Manager has deleted it."""
+    """All of it, by names in lower case. `gone`: the id of the first namespace once it has been deleted."""
 
     groups: Mapping[str, Group] = field(default_factory=dict[str, Group])
     namespaces: Mapping[str, Placed] = field(default_factory=dict[str, Placed])
-    gone: tuple[str, ...] = ()
+    gone: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class State:
@@ -77,7 +83,7 @@ class State:
 
     @classmethod
     async def open(cls, files: KeptFiles | None) -> State:
-        """The state of the file; what can't be read counts as none, and is said so in the log."""
+        """The state of the file. ValueError if it can't be read: the next change would replace it."""
         data = b"" if files is None else await asyncio.to_thread(files.read, KeptFile.ARM)
         return cls(files, _parsed(data))
 
@@ -94,26 +100,17 @@ class State:
         left = {key: each for key, each in self.kept.groups.items() if key != name.lower()}
         await self.change(replace(self.kept, groups=left))
 
-    async def put_namespace(self, placed: Placed) -> None:
-        key = placed.name.lower()
-        gone = tuple(each for each in self.kept.gone if each != key)
-        await self.change(replace(self.kept, namespaces={**self.kept.namespaces, key: placed}, gone=gone))
-
-    async def drop_namespace(self, name: str, *, hides: bool) -> None:
-        left = {key: each for key, each in self.kept.namespaces.items() if key != name.lower()}
-        gone = tuple(dict.fromkeys((*self.kept.gone, name.lower()))) if hides else self.kept.gone
-        await self.change(replace(self.kept, namespaces=left, gone=gone))
-
 
 def _parsed(data: bytes) -> Kept:
     try:
         read = JsonObject(read_json(data or b"{}"))
         groups = {key: _group(value) for key, value in read.object_of("groups").items()}
         namespaces = {key: _placed(value) for key, value in read.object_of("namespaces").items()}
-        return Kept(groups, namespaces, tuple(read.list_of("gone", str)))
+        gone = read.object_of("gone")
+        return Kept(groups, namespaces, {key: gone.one(key, str) for key in gone})
     except (KeyError, TypeError, ValueError) as error:
-        log.warning("resource groups and tags can't be read", file=KeptFile.ARM.value, cause=str(error))
-        return Kept()
+        text = f"{KeptFile.ARM} can't be read: {error}; mend it, or delete it to go on without resource groups and tags"
+        raise ValueError(text) from error
 
 
 def _group(value: object) -> Group:
@@ -136,6 +133,7 @@ def _placed(value: object) -> Placed:
         network=dict(read.object_of("network")),
         created_at=read.one("created_at", int),
         updated_at=read.one("updated_at", int),
+        of=read.optional("of", str) or "",
     )
 
 

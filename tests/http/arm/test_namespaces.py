@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from emubus.broker.kept_keys import keys_after, written
 from emubus.broker.keys import Right, SharedKey
 from emubus.testing import Auth, EmubusServer, QueueDescription
 
-from .client import GROUP, NAMESPACE, NAMESPACES, ROOT, Arm
+from .client import GROUP, NAMESPACE, NAMESPACES, ROOT, WAIT_S, Arm
 
 ROOT_KEY = "Basic Um9vdE1hbmFnZVNoYXJlZEFjY2Vzc0tleTpTQVNfS0VZX1ZBTFVF"
 GROUPS = "2021-04-01"
@@ -71,12 +73,77 @@ def test_tags_groups_and_network_rules_stay_over_a_restart(tmp_path: Path) -> No
         assert after[2][1]["value"][0]["properties"]["defaultAction"] == "Deny"
 
 
-def test_what_can_not_be_read_of_the_file_counts_as_none(tmp_path: Path) -> None:
-    with EmubusServer(data_dir=tmp_path / "data") as server, Arm(server.http_port) as arm:
+@pytest.mark.parametrize("content", ['{"namespaces": {"a": 1}}', "{", '{"gone": {"a": 1}}', '{"groups": []}'])
+def test_a_file_that_can_not_be_read_is_not_replaced(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "arm.json"
+    with EmubusServer(data_dir=tmp_path) as server, Arm(server.http_port) as arm:
         arm.namespace()
-    (tmp_path / "data" / "arm.json").write_text('{"namespaces": {"a": 1}}')
-    with EmubusServer(data_dir=tmp_path / "data") as server, Arm(server.http_port) as arm:
+    kept = file.read_bytes()
+    file.write_text(content)
+    with EmubusServer(data_dir=tmp_path) as server, Arm(server.http_port) as arm:
+        status, code, text = arm.refused("PUT", NAMESPACE, {"location": "x"})
+        assert (status, code) == (503, "ServerUnavailable")
+        assert "arm.json can't be read: " in text
+        assert "mend it, or delete it" in text
+        assert file.read_text() == content
+        server.create_queue(QueueDescription("q"))
+        send(server.connection_string)
+    file.write_bytes(kept)
+    with EmubusServer(data_dir=tmp_path) as server, Arm(server.http_port) as arm:
+        assert arm("GET", NAMESPACE)[0] == 200
+
+
+# ---------------------------------------------------------------- made and deleted by others
+
+TAGGED = {"location": "there", "tags": {"a": "b"}}
+
+
+def others(server: EmubusServer, method: str) -> int:
+    """Make or delete `mybus` by the control API."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=WAIT_S)
+    data = b"{}" if method == "PUT" else None
+    connection.request(method, "/emubus/v1/namespaces/mybus", data, {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    return answer.status
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_namespace_has_nothing_of_an_earlier_one_of_its_name(tmp_path: Path, restarts: bool) -> None:
+    with EmubusServer(data_dir=tmp_path) as server, Arm(server.http_port) as arm:
+        assert arm("PUT", NAMESPACE, TAGGED)[0] == 201
+        assert arm("PUT", f"{NAMESPACES}/stays", TAGGED)[0] == 201
+        assert others(server, "DELETE") == 200
         assert arm("GET", NAMESPACE)[0] == 404
+        if not restarts:
+            assert others(server, "PUT") == 201
+            check_new(arm)
+    if restarts:
+        with EmubusServer(data_dir=tmp_path) as server, Arm(server.http_port) as arm:
+            assert others(server, "PUT") == 201
+            check_new(arm)
+    with EmubusServer(data_dir=tmp_path) as server, Arm(server.http_port) as arm:
+        check_new(arm)
+        assert arm("PUT", NAMESPACE, {"location": "here"})[1]["tags"] == {}
+    assert set(json.loads((tmp_path / "arm.json").read_bytes())["namespaces"]) == {"mybus", "stays"}
+
+
+def check_new(arm: Arm) -> None:
+    """`mybus` is as Resource Manager shows what others have made, and `stays` as it was put."""
+    found = arm("GET", f"{UNPLACED.rpartition('/')[0]}/mybus")[1]
+    assert (found["location"], found["tags"]) == ("local", {})
+    assert arm("GET", f"{NAMESPACES}/stays")[1]["tags"] == {"a": "b"}
+
+
+def test_the_file_is_in_the_folder_of_the_first_whichever_name_the_client_used(tmp_path: Path) -> None:
+    with EmubusServer(data_dir=tmp_path) as server, Arm(server.http_port) as arm:
+        arm.namespace()
+        by_name = {"Host": f"mybus.localhost:{server.http_port}"}
+        assert arm("PUT", GROUP, {"location": "x", "tags": {"by": "name"}}, GROUPS, headers=by_name)[0] == 200
+        assert arm("PUT", f"{NAMESPACE}/queues/q", {}, headers=by_name)[0] == 200
+        assert arm("GET", GROUP, version=GROUPS)[1]["tags"] == {"by": "name"}
+    assert [each.relative_to(tmp_path) for each in tmp_path.rglob("arm.json")] == [Path("arm.json")]
 
 
 def test_groups_are_made_changed_and_deleted_with_their_namespaces(arm: Arm) -> None:
