@@ -11,6 +11,7 @@ import os
 import sys
 
 from .building import build_all
+from .http.arm.sdks.prepare import builders as arm_builders
 from .sdk.jms.prepare import builders as jms_builders
 from .sdk.prepare import builders as sdk_builders
 from .spark.prepare import builders as spark_builders
@@ -26,7 +27,9 @@ def main(arguments: list[str]) -> int:
         return 0
     install_missing()
     # Spark first: it takes longest.
-    reasons = build_all(checked({**spark_builders(), **sdk_builders(), **jms_builders(), **web_builders()}))
+    reasons = build_all(
+        checked({**spark_builders(), **sdk_builders(), **jms_builders(), **web_builders(), **arm_builders()})
+    )
     note_unavailable(reasons)
     is_ci = os.environ.get("CI") == "true"
     wanting = [name for name in reasons if not may_be_missing(name)]

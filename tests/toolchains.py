@@ -93,6 +93,9 @@ NEEDED: Final[Mapping[str, Toolchain]] = {
     "spring-jms": MAVEN,
     "javascript": NODE,
     "node-tools": NODE,
+    "arm-javascript": NODE,
+    "arm-java": MAVEN,
+    "arm-dotnet": DOTNET,
     "go": GO,
     "dotnet": DOTNET,
 }

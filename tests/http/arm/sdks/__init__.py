@@ -1,0 +1,1 @@
+"""Programs over the management SDKs of other languages, each of which goes the same steps."""
