@@ -93,7 +93,10 @@ FAILURES: Final = frozenset({Status.REFUSED, Status.LEFT_OUT})
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One line: what became of a resource, and why or in what it changed. `notes` are its parts that were not read."""
+    """One line: what became of a resource, and why or in what it changed. `notes` are its parts that were not read.
+
+    `error` is the refusal in the service's words, which name one mistake where `why` has all.
+    """
 
     status: Status
     what: str
@@ -102,6 +105,7 @@ class Result:
     notes: tuple[str, ...] = ()
     path: str = ""
     """The entity's path; "" for what is no queue, topic or subscription."""
+    error: BrokerError | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         place = f" ({self.origin})" if self.status in FAILURES and str(self.origin) else ""
@@ -147,10 +151,16 @@ class Port(Protocol):
 class _Refused(Exception):  # noqa: N818 - a verdict on one resource, not a fault of the program
     """Why a resource is not applied."""
 
-    def __init__(self, why: str, status: Status = Status.REFUSED) -> None:
+    def __init__(self, why: str, status: Status = Status.REFUSED, error: BrokerError | None = None) -> None:
         super().__init__(why)
         self.why = why
         self.status = status
+        self.error = error
+
+    @classmethod
+    def by(cls, violations: Sequence[Violation]) -> _Refused:
+        """For what the profile forbids."""
+        return cls("; ".join(map(str, violations)), error=next((each.refusal for each in violations), None))
 
 
 async def apply(
@@ -209,19 +219,19 @@ class _Applier:
         self._namespaces: dict[tuple[Kind, str], str] = {}
 
     async def one(self, declared: Declared) -> Result:
-        reading = Reading.of(declared.properties)
+        reading, error = Reading.of(declared.properties), None
         try:
             self._refuse_a_second_namespace(declared)
             status, why = await self._applied(declared, reading)
         except _Refused as refused:
-            status, why = refused.status, refused.why
-        except BrokerError as error:
-            status, why = Status.REFUSED, error.description
+            status, why, error = refused.status, refused.why, refused.error
+        except BrokerError as refused:
+            status, why, error = Status.REFUSED, refused.description, refused
         if status in FAILURES:
             self._failed.add(entity_key(declared.entity_path))
         path = declared.entity_path if declared.kind in _CLASSES else ""
         notes = tuple(f"{declared.label}: the property {each}" for each in reading.unread)
-        return Result(status, declared.label, why, declared.origin, notes, path)
+        return Result(status, declared.label, why, declared.origin, notes, path, error)
 
     async def _applied(self, declared: Declared, reading: Reading) -> tuple[Status, str]:
         match declared.kind:
@@ -337,14 +347,16 @@ class _Applier:
             for name, title in FIXED_FIELDS.items():
                 if getattr(known, name, None) != getattr(wanted, name, None):
                     error = service_errors.fixed_at_creation(title, wanted.kind)
-                    raise _Refused(f"{error.description.rstrip()} {_FIXED_REMEDY[0].upper()}{_FIXED_REMEDY[1:]}")
+                    why = f"{error.description.rstrip()} {_FIXED_REMEDY[0].upper()}{_FIXED_REMEDY[1:]}"
+                    raise _Refused(why, error=error)
         found = self._violations(wanted, is_new=known is None)
         if found:
-            raise _Refused("; ".join(map(str, found)))
+            raise _Refused.by(found)
         for name, way in _WAYS.items():
             target: str | None = getattr(wanted, name, None)
             if target is not None and target != getattr(known, name, None) and not self._will_exist(target):
-                raise _Refused(service_errors.forward_target_missing(way, target).description)
+                missing = service_errors.forward_target_missing(way, target)
+                raise _Refused(missing.description, error=missing)
 
     def _violations(self, wanted: Description, *, is_new: bool) -> list[Violation]:
         limits = self._port.limits
@@ -379,12 +391,14 @@ class _Applier:
             for name, way in _WAYS.items():
                 target: str | None = kept[name]
                 if target is not None and self._port.find(target) is None:
-                    raise _Refused(service_errors.forward_target_missing(way, target).description)
+                    missing = service_errors.forward_target_missing(way, target)
+                    raise _Refused(missing.description, error=missing)
             self._port.update(with_fields(present, kept))
         except (_Refused, BrokerError) as error:
-            why = error.why if isinstance(error, _Refused) else error.description
+            why, said = (error.why, error.error) if isinstance(error, _Refused) else (error.description, error)
             state = "it is there" if known is None else "the rest of it is as declared"
-            return replace(before, status=Status.REFUSED, why=f"{state}, without what it forwards to: {why}")
+            why = f"{state}, without what it forwards to: {why}"
+            return replace(before, status=Status.REFUSED, why=why, error=said)
         status, why = _change(known, wanted)
         return replace(before, status=status, why=why)
 
@@ -409,7 +423,7 @@ class _Applier:
         if not violations and not is_rule_name(rule_name, limits):
             violations = [Violation("Name", repr(rule_name), "letters, digits and . - _ ~ $")]
         if violations:
-            raise _Refused("; ".join(map(str, violations)))
+            raise _Refused.by(violations)
         known = next((each for each in subscription.rules if entity_key(each.name) == entity_key(rule_name)), None)
         if _is_no_default(subscription, rule):
             if known is None:
@@ -476,7 +490,7 @@ class _Applier:
             changed = replace(entity, authorization_rules=rules)
             violations = self._violations(changed, is_new=False)
             if violations:
-                raise _Refused("; ".join(map(str, violations)))
+                raise _Refused.by(violations)
             self._port.update(changed)
         return status, why
 

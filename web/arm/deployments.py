@@ -22,7 +22,7 @@ from uuid import UUID
 
 from ...broker.errors import BrokerError, Condition
 from ...broker.ids import new_message_id
-from ...declared.applying import FAILURES, Status, apply
+from ...declared.applying import FAILURES, Result, Status, apply
 from ...declared.future import FutureNamespace
 from ...declared.resources import Declared, Kind, Resources
 from ...templates.evaluating import Place
@@ -278,7 +278,7 @@ class Deploying:
             declared = Resources(tuple(each.declared for each in own))
             results = await apply_resources(services, self._client, declared, around=_conditions_of(services))
             refused += [
-                Refused(each, _CODES[result.status], result.why)
+                _refused_by(each, result)
                 for each, result in zip(own, results, strict=True)
                 if result.status in FAILURES
             ]
@@ -303,6 +303,14 @@ class Deploying:
         for each in targets:
             self.call.services.broker.refusals.refused_because(self._client, each.id, found.code, found.message)
         return [Refused(each, found.code, found.message) for each in targets]
+
+
+def _refused_by(target: Target, result: Result) -> Refused:
+    """A refusal of the engine, in the words that a single request would have got."""
+    if result.error is None:
+        return Refused(target, _CODES[result.status], result.why)
+    found = refusal_of_broker(result.error)
+    return Refused(target, found.code, found.message)
 
 
 def _by_namespace(targets: Sequence[Target]) -> dict[str, list[Target]]:

@@ -139,7 +139,9 @@ def test_a_deployment_that_fails_names_what_and_why_and_keeps_what_was_made(grou
     assert (status, answer["properties"]["provisioningState"]) == (201, "Failed")
     status, answer = group("GET", f"{DEPLOYMENT}/operationStatuses/1", version=VERSION)
     assert (status, answer["status"], answer["error"]["code"]) == (200, "Failed", "DeploymentFailed")
-    assert "queue bad: LockDuration" in answer["error"]["message"]
+    text = group.refused("PUT", f"{NAMESPACE}/queues/bad", {"properties": {"lockDuration": "PT1H"}})[2]
+    assert "The supplied lock time exceeds the allowed maximum" in text
+    assert f"queue bad: {text.strip()}" in answer["error"]["message"]
     assert group("GET", f"{NAMESPACE}/queues/good")[0] == 200
     properties = group("GET", DEPLOYMENT, version=VERSION)[1]["properties"]
     assert properties["provisioningState"] == "Failed"

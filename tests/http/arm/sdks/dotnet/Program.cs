@@ -96,7 +96,7 @@ foreach (var round in new[] { "deployment", "the same again" })
         done["provisioningState"]!.DeepClone(), done["outputs"]!["queue"]!["value"]!.DeepClone()));
 }
 var failed = await Refusal(() => Deploy("b", "broken.json"));
-Say("a deployment that fails", failed?.Message.Contains("queue bad: LockDuration"));
+Say("a deployment that fails", failed?.Message.Contains("queue bad: SubCode=40000. The supplied lock time"));
 
 async Task Delete(string id) =>
     await (await resources.GetAsync(new ResourceIdentifier(id))).Value.DeleteAsync(WaitUntil.Completed);

@@ -75,7 +75,7 @@ for (const round of ["deployment", "the same again"]) {
   say(round, [done.properties.provisioningState, done.properties.outputs.queue.value]);
 }
 const failed = await refusal(() => resources.deployments.beginCreateOrUpdateAndWait(GROUP, "b", deployment(broken)));
-say("a deployment that fails", failed[2].includes("queue bad: LockDuration"));
+say("a deployment that fails", failed[2].includes("queue bad: SubCode=40000. The supplied lock time"));
 
 await bus.rules.delete(GROUP, NAMESPACE, "t", "s", "equal");
 await bus.subscriptions.delete(GROUP, NAMESPACE, "t", "s");

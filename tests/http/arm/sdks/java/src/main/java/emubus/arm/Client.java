@@ -138,7 +138,7 @@ public final class Client {
             say(round, List.of(done.provisioningState(), queue));
         }
         List<Object> failed = refusal(() -> deploy("b", "broken.json"));
-        say("a deployment that fails", ((String) failed.get(2)).contains("queue bad: LockDuration"));
+        say("a deployment that fails", ((String) failed.get(2)).contains("queue bad: SubCode=40000. The supplied lock time"));
     }
 
     private Deployment deploy(String name, String file) {
