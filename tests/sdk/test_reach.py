@@ -22,7 +22,7 @@ from .administration import queue_ref
 from .client import Credential, Sdk
 from .conftest import _prepare_errors
 from .driver import DriverProcess, SdkError, Way
-from .features import AMQPS, WSS
+from .features import AMQPS, CLIENTS_WITH, WSS
 from .prepare import ALL_CLIENTS
 
 pytestmark = [pytest.mark.sdk, pytest.mark.timeout(600)]
@@ -59,7 +59,7 @@ def _config(folder: Path) -> Path:
             {"ClientId": SYSTEM_ASSIGNED, "Roles": owner},
         ],
     }
-    orders = {"Name": "orders", "Port": 0, "Queues": [{"Name": "only"}]}
+    orders = {"Name": "orders", "Port": 0, "Queues": [{"Name": "q"}, {"Name": "only"}]}
     file = folder / "Config.json"
     file.write_text(json.dumps({"UserConfig": {"Namespaces": [first, orders]}}))
     return file
@@ -157,11 +157,14 @@ def sdk(request: pytest.FixtureRequest, bench: Bench, way: Way, auth: Auth) -> I
     used.reset()
 
 
-every_kind = pytest.mark.parametrize(
-    ("sdk", "way", "auth"),
-    [pytest.param(*each, id="-".join(map(str, each))) for each in (ALL if IS_LONG else SHORT)],
-    indirect=True,
-)
+def kinds(*clients: str) -> pytest.MarkDecorator:
+    """Run a test with these clients."""
+    chosen = [each for each in (ALL if IS_LONG else SHORT) if each[0] in clients]
+    params = [pytest.param(*each, id="-".join(map(str, each))) for each in chosen]
+    return pytest.mark.parametrize(("sdk", "way", "auth"), params, indirect=True)
+
+
+every_kind = kinds(*(name for name, _, _ in SHORT))
 
 
 def credentials(bench: Bench) -> dict[str, Credential]:
@@ -218,10 +221,24 @@ def test_each_namespace_is_reached_by_its_name_and_by_its_port(sdk: Sdk, server:
         message = receiver.receive_one()
         receiver.complete(message)
         assert message.body == f"{address}"
-    assert sdk.admin.names("queues") == ["only"], "by its port"
+    assert sorted(sdk.admin.names("queues")) == ["only", "q"], "by its port"
     for other in ("first.servicebus.windows.net", None):
         sdk.reset(namespace=other)
         with pytest.raises(SdkError) as told:
             sdk.send("only", {"body": "x"})
         assert told.value.kind == "not-found"
     assert sorted(sdk.admin.names("queues")) == ["closed", "q"]
+
+
+@kinds(*CLIENTS_WITH["transactions"])
+def test_a_transaction_is_of_one_namespace(sdk: Sdk, server: EmubusServer) -> None:
+    orders = server.namespace("orders")
+    for emubus in (server, orders):
+        emubus.purge("q")
+    sdk.reset(namespace="orders.servicebus.windows.net")
+    for commit in (False, True):
+        transaction = sdk.begin_transaction("q")
+        sdk.send("q", {"body": f"{commit}"}, transaction=transaction)
+        sdk.end_transaction(transaction, commit=commit)
+    assert [each.text for each in orders.peek("q")] == ["True"]
+    assert server.peek("q") == []
