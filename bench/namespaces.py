@@ -39,9 +39,9 @@ def main() -> int:
         opened = (several["open_mib"] - several["idle_mib"]) / count
         opening = several["opening_ms"] / count
         print(
-            f"{kind}: one more idle namespace {memory:.3f} MiB, {start:.2f} ms of the start ({waited:.2f} ms with waiting); "
-            f"in use {opened:.2f} MiB, opened in {opening:.1f} ms, which holds the loop for {several['held_ms']:.1f} "
-            f"ms at most ({count} more, best of {ROUNDS})"
+            f"{kind}: one more idle namespace {memory:.3f} MiB, {start:.2f} ms of the start "
+            f"({waited:.2f} ms with waiting); in use {opened:.2f} MiB, opened in {opening:.1f} ms, which holds the "
+            f"loop for {several['held_ms']:.1f} ms at most ({count} more, best of {ROUNDS})"
         )
         is_within = is_within and memory <= IDLE_MIB_MAX and start <= START_MS_MAX
     return 0 if is_within else 1
