@@ -27,8 +27,7 @@ Around = Callable[[str, str, bool], AbstractContextManager[object]]
 """What each change is done in: takes its verb (PUT, DELETE), the path of entity or rule, and whether that is new."""
 
 
-def _nothing_around(verb: str, path: str, is_new: bool) -> AbstractContextManager[object]:
-    del verb, path, is_new
+def _nothing_around(_verb: str, _path: str, _is_new: bool) -> AbstractContextManager[object]:
     return nullcontext()
 
 

@@ -82,8 +82,7 @@ async def show_endpoints(call: ArmCall) -> Reply:
     return Reply(200, [found] if call.version.startswith(_LISTS) else found)
 
 
-async def list_tenants(call: ArmCall) -> Reply:
-    del call
+async def list_tenants(_: ArmCall) -> Reply:
     return reply_of_list(
         [{"id": f"/tenants/{TENANT}", "tenantId": TENANT, "displayName": "emubus", "tenantCategory": "Home"}]
     )
@@ -102,8 +101,7 @@ def _subscription(name: str) -> dict[str, object]:
     }
 
 
-async def list_subscriptions(call: ArmCall) -> Reply:
-    del call
+async def list_subscriptions(_: ArmCall) -> Reply:
     return Reply(200, {"value": [_subscription(SUBSCRIPTION)], "count": {"type": "Total", "value": 1}})
 
 
@@ -151,9 +149,8 @@ async def show_provider(call: ArmCall) -> Reply:
     raise ArmRefusal(404, "InvalidResourceNamespace", text)
 
 
-async def list_operations(call: ArmCall) -> Reply:
+async def list_operations(_: ArmCall) -> Reply:
     """The operations of the provider, by what they act on."""
-    del call
     verbs = ("read", "write", "delete")
     found: list[dict[str, object]] = []
     for kind in _TYPES[:-1]:
