@@ -12,6 +12,7 @@ import pytest
 
 from . import can_build, prepare, toolchains
 from .building import ROOT, PrepareError
+from .http.arm.sdks.prepare import builders as arm_builders
 from .sdk.jms.prepare import builders as jms_builders
 from .sdk.prepare import ALL_CLIENTS, build_name, builders
 from .toolchains import (
@@ -86,7 +87,8 @@ def test_a_build_without_its_toolchain_is_not_tried(tmp_path: Path, monkeypatch:
 def test_every_client_but_the_python_of_the_tests_has_a_build_and_every_need_is_of_a_build() -> None:
     names = set(builders())
     assert {build_name(client) for client in ALL_CLIENTS} == names | {None}
-    assert set(NEEDED) - {"spark", "spark-4.0"} <= names | set(jms_builders()) | set(web_builders())
+    arm = set(arm_builders()) | {"arm-java", "arm-dotnet"}  # these two are built for the long form
+    assert set(NEEDED) - {"spark", "spark-4.0"} <= names | set(jms_builders()) | set(web_builders()) | arm
 
 
 @pytest.mark.parametrize("is_ci", [False, True])
@@ -99,7 +101,7 @@ def test_what_can_not_be_built_is_left_out_or_an_error_in_ci(
     monkeypatch.setenv("CI", "true" if is_ci else "")
     monkeypatch.setattr(toolchains, "UNAVAILABLE_FILE", tmp_path / "unavailable.json")
     monkeypatch.setattr(prepare, "install_missing", lambda: None)
-    for name in ("spark_builders", "jms_builders", "web_builders"):
+    for name in ("spark_builders", "jms_builders", "web_builders", "arm_builders"):
         monkeypatch.setattr(prepare, name, dict)
     monkeypatch.setattr(prepare, "sdk_builders", lambda: {"one": lambda: True, "two": failing})
     monkeypatch.setattr(prepare, "checked", lambda builders: builders)
@@ -116,13 +118,16 @@ def test_what_debian_has_no_package_of_is_left_out_in_ci_too(
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
     monkeypatch.setattr(toolchains, "UNAVAILABLE_FILE", tmp_path / "unavailable.json")
     monkeypatch.setattr(prepare, "install_missing", lambda: None)
-    for name in ("spark_builders", "jms_builders", "web_builders"):
+    for name in ("spark_builders", "jms_builders", "web_builders", "arm_builders"):
         monkeypatch.setattr(prepare, name, dict)
     monkeypatch.setattr(prepare, "checked", lambda builders: {"dotnet": checked(builders)["dotnet"]})
     monkeypatch.setattr(prepare, "sdk_builders", lambda: {"dotnet": lambda: True})
     assert prepare.main([]) == 0
     missing = "dotnet not found; install the .NET SDK 10 or newer"
-    assert (unavailable(), missing in capsys.readouterr().out) == ({"dotnet": missing}, True)
+    assert (unavailable(), missing in capsys.readouterr().out) == (
+        {"dotnet": missing, "arm-dotnet": missing},
+        True,
+    )
     tool(tmp_path, "dotnet", "8.0.100")
     assert prepare.main([]) == 0
     assert unavailable() == {"dotnet": "the .NET SDK 10 or newer is needed; found 8.0.100"}
@@ -137,7 +142,7 @@ def test_what_nothing_installs_is_left_out_before_builds_are_tried(
 ) -> None:
     monkeypatch.setattr(toolchains, "UNAVAILABLE_FILE", tmp_path / "unavailable.json")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert set(unavailable()) == {"dotnet"}
+    assert set(unavailable()) == {"dotnet", "arm-dotnet"}
 
 
 def test_what_is_available_again_is_no_longer_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

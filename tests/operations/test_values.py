@@ -484,6 +484,7 @@ KIT_ELSEWHERE = {
     "conditions/test_handshakes.py": {"unresolved_connection_string"},
     "conditions/test_engine.py": {"conditions", "end_conditions", "freeze"},
     "commands/test_exercise.py": {"exercise"},
+    "kit/test_namespaces.py": {"namespace"},
 }
 COMMANDS_HERE = {"create", "snapshot", "clock", "outage", "fault", "role"}
 COMMANDS_ELSEWHERE = {

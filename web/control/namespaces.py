@@ -44,7 +44,9 @@ MAKING: Final = record(
 
 
 def _shown(report: NamespaceReport) -> dict[str, object]:
-    return {**asdict(report), "profile": report.profile.value}
+    shown = {**asdict(report), "profile": report.profile.value}
+    del shown["id"]  # which tells a namespace from an earlier one of its name, to this process alone
+    return shown
 
 
 def _of_first(call: ControlCall) -> NamespacesPort:
