@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from ..outcomes import Complete
 from ..partition.contract import PartitionRef, ReceiveMode
@@ -54,8 +54,6 @@ message alone would make it each time. A batch that comes then begins as if so m
 size_bytes_of: Final = attrgetter("size_bytes")  # of a message: a comprehension would be one more frame for each run
 _ADDING: Final = frozenset({Send, Schedule, StoreForwarded, Resubmit, Transfer, SetSessionState})
 _MAY_ADD: Final = frozenset({Commit, ProcessDue})
-_WRITING: Final = frozenset({Send, Schedule, Settle, StoreForwarded, Commit, Resubmit})
-_RECEIVING: Final = frozenset({Receive, ReceiveFromSession})
 
 assert UNCOUNTED_US < TURN_US < SMALL_TURN_US, "a large batch would begin where a small one waits, or never"
 assert LARGE_BYTES < BATCH_BYTES_MAX, "a batch would be full before it is large"
@@ -115,7 +113,7 @@ def next_batch(requests: Sequence[Submitted]) -> Plan:
         count += 1
         kind = type(request)
         some_add = some_add or kind in _ADDING or (kind in _MAY_ADD and adds(ref, request))
-        if kind in _RECEIVING and cast("Receive | ReceiveFromSession", request).count > LARGE_COUNT:
+        if isinstance(request, Receive | ReceiveFromSession) and request.count > LARGE_COUNT:
             receives_many = True
     # The worker stops after the request that passes the limit.
     expected_bytes = min(expected_bytes, BATCH_BYTES_MAX + largest_bytes)
@@ -159,26 +157,24 @@ def _run_length(request: Request) -> int:
 
 def written_bytes_max(ref: PartitionRef, request: Request | Operation) -> tuple[int, int]:
     """The most bytes that `request` to partition `ref` writes: without copies, and with all copies."""
-    kind = type(request)
-    if kind not in _WRITING:  # first: each message that is received asks
-        return REQUEST_BYTES, REQUEST_BYTES
-    if isinstance(request, Settle):
+    if isinstance(request, Send | Schedule):
+        message_count = len(request.messages)
+        # Small messages cost time, too: the allowance for each limits how long a batch blocks the event loop.
+        size_bytes = REQUEST_BYTES * message_count + sum(map(size_bytes_of, request.messages))
+    elif isinstance(request, Settle):
         size_bytes = REQUEST_BYTES * len(request.tokens)
         return size_bytes, size_bytes
-    if isinstance(request, Commit):
-        return _of_transaction(request)
-    if isinstance(request, StoreForwarded):
+    elif isinstance(request, StoreForwarded):
         message_count = len(request.records)
         size_bytes = sum(len(record.stored) for _, record in request.records)
+    elif isinstance(request, Commit):
+        return _of_transaction(request)
     elif isinstance(request, Resubmit):
         ref = request.target
         message_count = len(request.numbers)
         size_bytes = RESUBMITTED_BYTES * message_count
     else:
-        assert isinstance(request, Send | Schedule)
-        message_count = len(request.messages)
-        # Small messages cost time, too: the allowance for each limits how long a batch blocks the event loop.
-        size_bytes = REQUEST_BYTES * message_count + sum(map(size_bytes_of, request.messages))
+        return REQUEST_BYTES, REQUEST_BYTES
     own_bytes = REQUEST_BYTES + size_bytes
     routing = ref.routing
     if routing is None:
