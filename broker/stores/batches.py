@@ -47,15 +47,11 @@ what sixteen stores do takes more turns, each with a look at all sockets."""
 SMALL_TURN_US: Final = 8_000
 """Small ones begin until so much is used; stores without a disk never let the loop go else."""
 
-UNCOUNTED_US: Final = 500
-"""So much is added up over turns before the next one begins with nothing: to begin one takes a call of the loop, and a
-message alone would make it each time. A batch that comes then begins as if so much of its turn were used."""
-
 size_bytes_of: Final = attrgetter("size_bytes")  # of a message: a comprehension would be one more frame for each run
 _ADDING: Final = frozenset({Send, Schedule, StoreForwarded, Resubmit, Transfer, SetSessionState})
 _MAY_ADD: Final = frozenset({Commit, ProcessDue})
 
-assert UNCOUNTED_US < TURN_US < SMALL_TURN_US, "a large batch would begin where a small one waits, or never"
+assert TURN_US < SMALL_TURN_US, "a large batch would begin where a small one waits"
 assert LARGE_BYTES < BATCH_BYTES_MAX, "a batch would be full before it is large"
 assert REQUEST_BYTES < LARGE_BYTES, "a request that writes nothing but rows beside messages would be large"
 
@@ -204,28 +200,23 @@ class Pace:
         self.used_us = 0
         """In this turn; a batch need not `wait` up to TURN_US."""
         self._next_turn = asyncio.Event()
-        self._is_scheduled = False  # `_begin_turn`
 
     def add(self, used_us: int) -> None:
         """A worker has worked for so many microseconds without waiting."""
-        self.used_us += used_us
-        if self.used_us > UNCOUNTED_US and not self._is_scheduled:
-            self._schedule()
-
-    def _schedule(self) -> None:
-        self._is_scheduled = True
-        asyncio.get_running_loop().call_soon(self._begin_turn)
+        if not self.used_us:
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+        self.used_us += used_us or 1
 
     def _begin_turn(self) -> None:
-        self._is_scheduled = False
         self.used_us = 0
         self._next_turn.set()
         self._next_turn.clear()  # those that waited go on
 
     async def pause(self) -> None:
         """Let the loop turn, and wait for a turn that has time left."""
-        if not self._is_scheduled:
-            self._schedule()
+        if not self.used_us:
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+            self.used_us = 1
         await self._next_turn.wait()
         while self.used_us > TURN_US:
             await self._next_turn.wait()
