@@ -40,7 +40,7 @@ class Group:
 class Placed:
     """A namespace as Resource Manager has it. `properties` are those that it only repeats; instants are Unix ms.
 
-    `of` is the id of the namespace (`NamespaceReport`), whoever has made it.
+    `of` is the id of the namespace (`NamespaceReport`): a later namespace of the name has another one.
     """
 
     name: str
