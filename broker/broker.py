@@ -76,13 +76,15 @@ class Broker:
 
     # ---- life
 
-    def start(self, topology: Topology, *, only_if_new: bool = False) -> None:
+    def start(self, topology: Topology, *, only_if_new: bool = False) -> tuple[list[str], list[str]]:
         """Merge `topology` into the catalog and start working. Raises CatalogError if they contradict each other.
 
-        With `only_if_new` the topology is merged at the first start only, so that deleted entities stay deleted.
+        With `only_if_new` the topology is merged at the first start only, so that deleted entities stay deleted; later
+        the paths of `topology` are returned that are not there, and those that are there with other properties.
         """
-        self.namespace.merge(topology, only_if_new=only_if_new)
+        ignored = self.namespace.merge(topology, only_if_new=only_if_new)
         self._begin()
+        return ignored
 
     async def stop(self) -> None:
         """Finish the accepted requests, then close the stores."""

@@ -26,6 +26,7 @@ from .options import (
     HTTP_PORT,
     OTLP,
     Option,
+    found_option,
     names,
     non_empty,
     port,
@@ -120,6 +121,8 @@ class Config:
     """The file that the entities are from; None where they are from elsewhere, though a file may be there."""
     entities_from: str | None = None
     """What the entities are from, for people; None for the default queue."""
+    made_once_from: str | None = None
+    """The option or variable whose entities are made in a new data folder only: it has text, and no file."""
     data_dir: Path | None = None
     fresh: bool = False
     """Whether to delete the entities and messages in the data folder first."""
@@ -437,7 +440,8 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
         limits = limits if first.profile is None else limits_of(first.profile, values.maybe("premium_partitions", int))
     else:
         first = None
-    found = _entities(queues, inline, named, limits, not is_given)
+    flag, _ = found_option(OPTIONS_BY_NAME["queues"], arguments, variables)
+    found = _entities(flag, queues, inline, named, limits, not is_given)
     if first is not None:
         if first.port is not None:
             raise ConfigError(f"--namespace {first.name} is the first, which has --amqp-port: leave out @{first.port}")
@@ -455,6 +459,7 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
         limits=found.limits or limits,
         config_file=found.file,
         entities_from=found.source,
+        made_once_from=found.made_once_from,
         data_dir=None if durability is Durability.NONE else data_dir,
         fresh=fresh,
         durability=durability,
@@ -502,6 +507,7 @@ class Entities(NamedTuple):
     warnings: tuple[str, ...] = ()
     file: Path | None = None
     source: str | None = None
+    made_once_from: str | None = None
     limits: Limits | None = None
     """Those of the profile that the file names for its first namespace."""
     more: tuple[NamespaceConfig, ...] = ()
@@ -533,7 +539,7 @@ WARNINGS_SHOWN: Final = 50
 
 
 def _entities(
-    queues: str | None, inline: str | None, named: Path | None, limits: Limits, takes_profile: bool
+    queues_flag: str, queues: str | None, inline: str | None, named: Path | None, limits: Limits, takes_profile: bool
 ) -> Entities:
     """From the list of queues, EMUBUS_CONFIG_JSON, the file that is named or mounted, else the default queue.
 
@@ -543,7 +549,7 @@ def _entities(
     given = {
         OPTIONS_BY_NAME["config"].flag: named is not None,
         JSON_VARIABLE: bool(inline),
-        OPTIONS_BY_NAME["queues"].flag: queues is not None,
+        queues_flag: queues is not None,
     }
     chosen = [name for name, is_given in given.items() if is_given]
     if len(chosen) > 1:
@@ -559,7 +565,9 @@ def _entities(
 
 def _with_source(found: Entities, option: str) -> Entities:
     """Name the source as people know it: the file, or the option without one."""
-    return found._replace(source=option if found.file is None else str(found.file))
+    if found.file is None:
+        return found._replace(source=option, made_once_from=option)
+    return found._replace(source=str(found.file))
 
 
 def _is_there(path: Path) -> bool:

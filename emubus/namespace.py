@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -52,6 +52,8 @@ from .web.services import NamespacesPort, Services
 if TYPE_CHECKING:
     from .telemetry.otlp import Otlp
 
+PATHS_SHOWN = 10
+"""Entities that the line about ignored ones names."""
 PROBLEMS_MAX = 20
 """Mistakes in an uploaded Config.json that its refusal names."""
 
@@ -165,7 +167,9 @@ class HostedNamespace:
         config = self.config
         self._broker = broker = self._open_broker()
         self._cleanup.push_async_callback(broker.stop)  # also if it fails to start: it closes the stores
-        broker.start(config.topology, only_if_new=config.config_file is None)
+        missing, other = broker.start(config.topology, only_if_new=config.config_file is None)
+        if config.made_once_from is not None and (missing or other):
+            _warn_of_ignored(config, missing, other)
         issuer = self._issuer()
         self._roles = roles = self._read_roles(broker)
         access = Access(
@@ -375,6 +379,21 @@ def _opened(part: T | None) -> T:
     if part is None:
         raise RuntimeError("the server has not been started")
     return part
+
+
+def _warn_of_ignored(config: Config, missing: Sequence[str], other: Sequence[str]) -> None:
+    """Say which entities of an option or a variable are not used, as the data folder has had its own before."""
+    parts = [
+        f"{what} {', '.join(paths[:PATHS_SHOWN])}{', …' if len(paths) > PATHS_SHOWN else ''}"
+        for what, paths in (("not created:", missing), ("not changed:", other))
+        if paths
+    ]
+    log.warning(
+        f"{config.made_once_from} is not used: the data folder {config.data_dir} has its entities already",
+        ignored="; ".join(parts),
+        remedy="--fresh (EMUBUS_FRESH=yes) to begin anew without messages; --config FILE, which is applied at each "
+        "start; or `emubus create` and `emubus update`",
+    )
 
 
 def own_folder(folder: Path, *, fresh: bool = False, durability: Durability = Durability.FULL) -> DataFolder:

@@ -393,6 +393,7 @@ class Namespaces:
             identities=settings.identities,
             roles=settings.roles,
             config_file=self._config.config_file if settings.is_of_file else None,
+            made_once_from=self._config.made_once_from if settings.is_of_file else None,
             data_dir=None if data is None else data / NAMESPACES_FOLDER / key,
             more_namespaces=(),
             fresh=False,

@@ -159,15 +159,24 @@ def variables_of_process() -> Mapping[str, str]:
     return os.environ
 
 
+def found_option(
+    option: Option[object], arguments: Mapping[str, str | None], environment: Mapping[str, str] | None = None
+) -> tuple[str, str | None]:
+    """The flag or variable that sets an option, and its text; the flag and None if nothing does."""
+    variables = variables_of_process() if environment is None else environment
+    if (given := arguments.get(option.name)) is not None:
+        return option.flag, given
+    for variable in option.variables:
+        if variables.get(variable) and not _is_service_link(option, variables[variable]):
+            return variable, variables[variable]
+    return option.flag, None
+
+
 def read_option(
     option: Option[T], arguments: Mapping[str, str | None], environment: Mapping[str, str] | None = None
 ) -> T | None:
     """The value of one option; None if it is not set and has no default. ConfigError if it is not allowed."""
-    variables = variables_of_process() if environment is None else environment
-    source, text = option.flag, arguments.get(option.name)
-    for variable in option.variables:
-        if text is None and variables.get(variable) and not _is_service_link(option, variables[variable]):
-            source, text = variable, variables[variable]
+    source, text = found_option(option, arguments, environment)
     if text is None:
         text = option.default
     if text is None:

@@ -109,13 +109,18 @@ class Namespace:
 
     # ---- life
 
-    def merge(self, topology: Topology, *, only_if_new: bool) -> None:
-        """Merge `topology` into the catalog, `only_if_new` at the first start. Raises CatalogError."""
+    def merge(self, topology: Topology, *, only_if_new: bool) -> tuple[list[str], list[str]]:
+        """Merge `topology` into the catalog, `only_if_new` at the first start. Raises CatalogError.
+
+        Returns the paths that are not merged: those that the catalog has not, and those that it has otherwise.
+        """
         is_new = self.catalog.store_count is None
         self.topology = topology
         self.catalog.fix_store_count(len(self.workers), self.clock.now_ms())
         if is_new or not only_if_new:
             self.catalog.merge(topology, self.clock.now_ms())
+            return [], []
+        return self.catalog.ignored_of(topology)
 
     def start(self) -> None:
         """Add all entities of the catalog and start the workers."""

@@ -219,6 +219,19 @@ class Catalog:
             self._refuse_flips(each)
         self._put([self._as_known(each, now) for each in wanted], now)
 
+    def ignored_of(self, topology: Topology) -> tuple[list[str], list[str]]:
+        """The paths of `topology` that the catalog has not, and those that it has with other properties or rules."""
+        wanted: list[Description] = [*topology.queues, *topology.topics, *topology.subscriptions]
+        missing, other = list[str](), list[str]()
+        for each in wanted:
+            path = path_of(each)
+            known = self.entry(path)
+            if known is None:
+                missing.append(path)
+            elif type(known.description) is not type(each) or not is_same(known.description, self._as_known(each, 0)):
+                other.append(path)
+        return missing, other
+
     def create(self, description: Description, now: int) -> Entry:
         """Add an entity on a free path; `now` (Unix ms) is the creation of its rules. Blocks for one commit.
 

@@ -69,11 +69,12 @@ class CheckedBroker(Broker):
     loses_writes = False
     started_by: str | None = None
 
-    def start(self, topology: Topology, *, only_if_new: bool = False) -> None:
+    def start(self, topology: Topology, *, only_if_new: bool = False) -> tuple[list[str], list[str]]:
         """Start, and join `running`."""
-        super().start(topology, only_if_new=only_if_new)
+        ignored = super().start(topology, only_if_new=only_if_new)
         self.started_by = os.environ.get("PYTEST_CURRENT_TEST")
         self.running.append(self)
+        return ignored
 
     async def stop(self) -> None:
         """Stop; AssertionError, once everything is closed, if an invariant does not hold."""

@@ -14,6 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
+
+from emubus.config import load_config
+from emubus.server import Server
 
 from ..programs import PROGRAM_S_MAX
 
@@ -116,3 +120,41 @@ def test_check_of_a_stopped_folder_says_what_it_holds(process: Process, tmp_path
     assert done.returncode == 0
     assert done.stdout.splitlines()[-1] == "sound"
     assert "queue.1: empty" in done.stdout
+
+
+INLINE = '{"UserConfig": {"Namespaces": [{"Name": "ns", "Queues": [%s]}]}}'
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "name"),
+    [
+        ({"queues": "a,b?sessions"}, {}, "--queues"),
+        ({}, {"EMUBUS_QUEUES": "a,b?sessions"}, "EMUBUS_QUEUES"),
+        (
+            {},
+            {"EMUBUS_CONFIG_JSON": INLINE % '{"Name": "a"}, {"Name": "b", "Properties": {"RequiresSession": true}}'},
+            "EMUBUS_CONFIG_JSON",
+        ),
+    ],
+)
+async def test_entities_of_a_text_that_the_folder_has_otherwise_are_named_at_the_start(
+    arguments: dict[str, str], environment: dict[str, str], name: str, tmp_path: Path
+) -> None:
+    """A file is applied at each start; a text once, so that what was deleted stays deleted. Silence would mislead."""
+    common = {"data": str(tmp_path), "durability": "process", "amqp_port": "0", "http_port": "0"}
+
+    async def warnings(arguments: dict[str, str], environment: dict[str, str]) -> list[dict[str, object]]:
+        server = Server(load_config({**common, **arguments}, environment))
+        with capture_logs() as logs:
+            await server.start()
+            await server.stop()
+        return [dict(each) for each in logs if each["log_level"] == "warning"]
+
+    assert await warnings({"queues": "b,c"}, {}) == []
+    assert await warnings({"queues": "b,c"}, {}) == []
+    assert await warnings({}, {}) == []
+    (warning,) = await warnings(arguments, environment)
+    assert str(warning["event"]) == f"{name} is not used: the data folder {tmp_path} has its entities already"
+    assert warning["ignored"] == "not created: a; not changed: b"
+    assert "--fresh (EMUBUS_FRESH=yes)" in str(warning["remedy"])
+    assert await warnings({**arguments, "fresh": "yes"}, environment) == []
