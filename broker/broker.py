@@ -58,7 +58,9 @@ class Broker:
         self.administration = Administration(self.namespace)
         self.maintenance = Maintenance(self.namespace, self.administration)
         self.jms = JmsEntities(self.namespace, self.administration)
-        self.refusals = RefusalLog(lambda: (each.path for each in self.namespace.entities()))
+        self.refusals = RefusalLog(
+            lambda: (each.path for each in self.namespace.entities()), now_ms=lambda: self.clock.now_ms()
+        )
         self.lines = RepeatedLines(clock)
         """Writes what any client can make the log say."""
 

@@ -1,4 +1,4 @@
-"""One log line per refusal of a client: who, which entity, why, and what to do about it.
+"""One log line per refusal of a client: who, which entity, why, and what to do about it; the last ones can be read.
 
 Knows remedies, and that a client that tries again and again is logged once in a while. Does not know protocols:
 adapters call `refused`. A time-out is no refusal: the client asked for the wait.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
@@ -26,6 +27,8 @@ LINES_PER_S_MAX: Final = 20
 COMPARED_MAX: Final = 1_000
 """Entities that a name is compared with; more would take too long."""
 REASON_CHARS_MAX: Final = 500
+RECENT_MAX: Final = 500
+"""Refusals that can be read, the last ones: half a megabyte if all their texts are long."""
 EXPECTED: Final = frozenset({Condition.TIMEOUT})
 _REMEDIES: Final[Mapping[Condition, str]] = {
     Condition.UNAUTHORIZED_ACCESS: "use a key of this server (emubus connection-string), or start it with --auth none",
@@ -38,14 +41,37 @@ _REMEDIES: Final[Mapping[Condition, str]] = {
 log = structlog.get_logger("emubus")
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What a client was refused, `count` times; `at` is the last time (Unix ms), and `number` the last one's number.
+
+    `remedy` is "" if none is known.
+    """
+
+    number: int
+    at: int
+    client: str
+    entity: str
+    code: str
+    reason: str
+    remedy: str
+    count: int
+
+
 class RefusalLog:
     """Logs refusals; `paths` returns the entities that there are, for suggestions."""
 
     def __init__(
-        self, paths: Callable[[], Iterable[str]], stopwatch_us: Callable[[], int] = Clock.stopwatch_us
+        self,
+        paths: Callable[[], Iterable[str]],
+        stopwatch_us: Callable[[], int] = Clock.stopwatch_us,
+        now_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         self._paths = paths
         self._stopwatch_us = stopwatch_us
+        self._now_ms = now_ms
+        self._recent: OrderedDict[tuple[str, str, str], Refusal] = OrderedDict()
+        self._last_number = 0
         self._logged: OrderedDict[tuple[str, str, str], int] = OrderedDict()
         self._hidden: dict[tuple[str, str, str], int] = {}
         self._second = 0
@@ -56,6 +82,22 @@ class RefusalLog:
         """Refusals because of throttling, by entity path as `counts`."""
         self.by_code: Counter[str] = Counter()
         """Refusals by condition, or by the code of another protocol."""
+
+    @property
+    def recent(self) -> list[Refusal]:
+        """The last refusals, the oldest first; the same one of the same client stands once, where it came last."""
+        return list(self._recent.values())
+
+    @property
+    def last_number(self) -> int:
+        """How many clients were refused since the start."""
+        return self._last_number
+
+    def forget(self) -> None:
+        """Forget the last refusals, and that they were logged; the counts stay."""
+        self._recent.clear()
+        self._logged.clear()
+        self._hidden.clear()
 
     def refused(self, client: str, address: str, error: BrokerError) -> None:
         """A client was refused with `error` at an address."""
@@ -72,13 +114,30 @@ class RefusalLog:
         self.by_code[code] += 1
         if THROTTLING in reason:
             self.throttled[counted_as] += 1
-        if not self.is_due(client, path, code):
+        is_due = self.is_due(client, path, code)
+        remedy = self._remedy(path, condition) if is_due else ""
+        self._keep(client, path, code, reason[:REASON_CHARS_MAX], remedy)
+        if not is_due:
             return
-        remedy = self._remedy(path, condition)
         hidden = self._hidden.pop((client, path, code), 0)
         more = {"remedy": remedy} if remedy else {}
         more |= {"repeated": str(hidden)} if hidden else {}
         log.info("refused", client=client, entity=path, code=code, reason=reason[:REASON_CHARS_MAX], **more)
+
+    def _keep(self, client: str, path: str, code: str, reason: str, remedy: str) -> None:
+        self._last_number += 1
+        key = client, path, code
+        before = self._recent.pop(key, None)
+        now, number = self._now_ms(), self._last_number
+        self._recent[key] = (
+            Refusal(number, now, client, path[:REASON_CHARS_MAX], code, reason, remedy, 1)
+            if before is None
+            else replace(
+                before, number=number, at=now, reason=reason, remedy=remedy or before.remedy, count=before.count + 1
+            )
+        )
+        if len(self._recent) > RECENT_MAX:
+            self._recent.popitem(last=False)
 
     def is_due(self, client: str, path: str, code: str) -> bool:
         """Whether this refusal is to be logged now; counts it if not."""

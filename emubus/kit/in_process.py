@@ -133,13 +133,19 @@ class VerbsInProcess(ConditionVerbs):
         return self.call(lambda: self._services.broker.maintenance.purge(path))
 
     def reset(self) -> None:
-        """Reset to the state at the start: its entities without messages, no faults of any kind, the machine's time.
+        """Reset to the state at the start: its entities without messages, no faults of any kind, the machine's time,
+        no refusals and no story.
 
         Links are detached, and SDKs reconnect on their own. Snapshots are kept.
         """
         self.clear_faults()
         self.end_conditions()
-        self.call(self._services.broker.maintenance.start_over)
+        self.call(self._start_over)
+
+    def _start_over(self) -> None:
+        self._services.broker.maintenance.start_over()
+        self._services.broker.refusals.forget()
+        self._services.story.forget()
 
     def peek(self, path: str, sub_queue: str = "active") -> list[PeekedMessage]:
         """All messages of an entity, by peeking: does not lock, does not reset AutoDeleteOnIdle.

@@ -10,7 +10,14 @@ import structlog
 from structlog.testing import capture_logs
 
 from emubus.broker.admin import refusal_log
-from emubus.broker.admin.refusal_log import AGAIN_US, KNOWN_MAX, LINES_PER_S_MAX, RefusalLog
+from emubus.broker.admin.refusal_log import (
+    AGAIN_US,
+    KNOWN_MAX,
+    LINES_PER_S_MAX,
+    REASON_CHARS_MAX,
+    RECENT_MAX,
+    RefusalLog,
+)
 from emubus.broker.errors import BrokerError, Condition
 
 MISSING = BrokerError(Condition.NOT_FOUND, "The messaging entity could not be found.")
@@ -71,3 +78,25 @@ def test_names_made_at_random_do_not_fill_the_log() -> None:
 
 def test_a_wait_that_ends_is_no_refusal() -> None:
     assert Refusals().lines(("sdk", "q", BrokerError(Condition.TIMEOUT, "over"))) == []
+
+
+def test_the_last_refusals_can_be_read_each_once_with_its_remedy() -> None:
+    refusals = Refusals("queue.1")
+    refusals.lines(("sdk", "queue1", MISSING), ("other", "queue1", MISSING), *[("sdk", "queue1", MISSING)] * 2)
+    other, first = refusals.log.recent
+    assert (other.client, other.count, other.number) == ("other", 1, 2)
+    assert (first.client, first.entity, first.code, first.count) == ("sdk", "queue1", "amqp:not-found", 3)
+    assert first.remedy == "no queue, topic or subscription 'queue1'; did you mean 'queue.1'?"
+    assert (first.number, refusals.log.last_number) == (4, 4)
+    refusals.log.forget()
+    assert refusals.log.recent == []
+    assert len(refusals.lines(("sdk", "queue1", MISSING))) == 1  # it is logged again
+    assert refusals.log.counts["queue1"] == 5
+
+
+def test_only_so_many_refusals_are_kept() -> None:
+    refusals = Refusals()
+    refusals.lines(*[(f"client {number}", "q" * 2 * REASON_CHARS_MAX, MISSING) for number in range(RECENT_MAX + 3)])
+    assert [each.client for each in refusals.log.recent][::RECENT_MAX] == ["client 3"]
+    assert len(refusals.log.recent) == RECENT_MAX
+    assert {len(each.entity) for each in refusals.log.recent} == {REASON_CHARS_MAX}

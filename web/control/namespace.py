@@ -164,7 +164,10 @@ async def reset(call: ControlCall) -> object:
     if call.body["to"] == "start":
         call.services.conditions.clear_faults()
         call.services.conditions.end_all()
-        return {"message_count": broker.maintenance.start_over()}
+        count = broker.maintenance.start_over()
+        broker.refusals.forget()
+        call.services.story.forget()
+        return {"message_count": count}
     return {"message_count": broker.maintenance.reset()}
 
 
