@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -202,6 +203,16 @@ def placement_in(entity: Entity, partition_id: int) -> Placement:
     return Placement(
         partition_id, handle.worker.index, first, None if counters is None else first | counters.next_counter
     )
+
+
+def oldest_at(entity: Entity) -> int | None:
+    """Return when the first active message of an entity was enqueued (Unix ms), None if none can be reached."""
+    found: list[int | None] = []
+    for handle in entity.partitions:
+        if handle.worker.available:
+            with suppress(StoreError), handle.worker.view() as view:
+                found.append(_oldest_at(entity.queue_id, handle.worker.counters(entity.queue_id), view))
+    return min((each for each in found if each is not None), default=None)
 
 
 def _oldest_at(queue_id: int, counters: Counters, view: View) -> int | None:

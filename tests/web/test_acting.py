@@ -214,8 +214,10 @@ async def test_a_message_is_edited_and_sent_again(
     for part in ('value="m"', 'value="s"', 'value="key"', "old</textarea>", 'value="gone"', "Remove the original"):
         assert part in text, part
     form = {"path": name, "queue": "active", "number": "1", "body": "new", "body_form": "text", "subject": "edited"}
-    row = {"property_name": "s", "property_type": "string", "property_value": "other"}
-    async with client.post(f"{PAGE}/send", data={**form, **row, "target": f"{name}-to", "remove": "yes"}) as answer:
+    rows = [("property_name", "s"), ("property_type", "string"), ("property_value", "other")]
+    rows += [("property_name", "n"), ("property_type", "int"), ("property_value", "5")]
+    data = [*form.items(), *rows, ("target", f"{name}-to"), ("remove", "yes")]
+    async with client.post(f"{PAGE}/send", data=data) as answer:
         assert "1 of 1 message moved to" in await answer.text()
     (moved,) = server.peek(f"{name}-to")
     assert (moved.body["text"], moved.properties["subject"]) == ("new", "edited")

@@ -148,7 +148,7 @@ def columns(page: Page, server: EmubusServer, name: str) -> None:
     server.create(QueueDescription(name))
     send(server, name, NewMessage(b"x", {"message-id": "id-1", "subject": "offer", "correlation-id": "c-1"}))
     page.goto(at("messages", name))
-    page.get_by_text("State, time, SQL expression, columns").click()
+    page.get_by_text("State, time, SQL expression, groups, columns").click()
     page.get_by_label("CorrelationId").check()
     page.get_by_label("Partition", exact=True).uncheck()
     button(page, "Show")
@@ -182,6 +182,37 @@ def searched(page: Page, server: EmubusServer, name: str) -> None:
     page.get_by_label("Order").select_option("newest first")
     button(page, "Show")
     previews(page, "m2", "m1")
+
+
+def found_counted_and_acted_on(page: Page, server: EmubusServer, name: str) -> None:
+    server.create(QueueDescription(name))
+    send(server, name, *(NewMessage(b"x", {"subject": "red" if n % 3 else "blue"}) for n in range(60)))
+    lock(server, name, 60, reason="Bad")
+    page.goto(at("messages", name, "&queue=dead-letter"))
+    page.get_by_text("State, time, SQL expression, groups, columns").click()
+    page.get_by_label("Group by").select_option("subject")
+    button(page, "Show")
+    page.locator("table.groups").get_by_role("link", name="red").click()
+    expect(page.locator("#counted")).to_contain_text("40 of 60 messages found")
+    page.get_by_text("Move, copy, act on all that match").click()
+    page.get_by_label("Action").select_option("delete")
+    page.get_by_label("Messages", exact=True).select_option("the first …")
+    page.get_by_label("The first", exact=True).fill("10")
+    button(page, "Do it")
+    said(page, "10 messages deleted.")
+    button(page, "Resubmit the 30 found")
+    said(page, "30 messages resubmitted")
+    assert counts(server, name) == {"active": 30, "dead-letter": 20}
+
+
+def two_compared(page: Page, server: EmubusServer, name: str) -> None:
+    server.create(QueueDescription(name))
+    send(server, name, NewMessage(b"x", {"subject": "a"}), NewMessage(b"y", {"subject": "b"}))
+    page.goto(at("messages", name))
+    page.get_by_label("Select message 1").check()
+    page.get_by_label("Select message 2").check()
+    button(page, "Compare two")
+    expect(page.locator("tr.differs", has_text="subject").locator("td")).to_have_text(["a", "b"])
 
 
 def locked_and_settled(page: Page, server: EmubusServer, name: str) -> None:
@@ -446,9 +477,16 @@ def failures_and_snapshots(page: Page, server: EmubusServer, name: str) -> None:
     server.create(QueueDescription(name))
     page.goto(f"{PAGE}/failures")
     page.get_by_label("Condition", exact=True).select_option("throttled")
+    button(page, "Show its parameters")
+    page.get_by_label("throttle-credits: credits_per_s").fill("5")
     page.locator("#c-entity").fill(name)
     button(page, "Begin the condition")
     said(page, "(throttled) is on")
+    (behaviour, *_) = server.server.amqp.conditions.list()[0].behaviours
+    assert behaviour.number("credits_per_s") == 5
+    page.goto("/")
+    expect(page.locator("#alerts")).to_contain_text(f"Condition on: throttled ({name}).")
+    page.locator("#alerts").get_by_role("link", name="End").click()
     button(page, "End condition throttled")
     page.locator("#s-name").fill(name)
     button(page, "Take a snapshot")
@@ -490,6 +528,10 @@ FEATURES: Final[dict[str, Feature]] = {
     "Columns of messages, chosen": columns,
     "Peek, from a sequence number": peeked,
     "Search by text, SQL expression, state, time, session, partition; newest or oldest first": searched,
+    "Count what a search finds and act on it, or on the first of it; group it by any property": (
+        found_counted_and_acted_on
+    ),
+    "Compare two messages": two_compared,
     "Lock; then complete, abandon, defer, dead-letter or release": locked_and_settled,
     "Delete or dead-letter single messages": one_deleted_one_dead_lettered,
     "Purge an entity, or one of its queues": purged,

@@ -251,7 +251,7 @@ REFUSED: tuple[tuple[str, dict[str, str], int, str], ...] = (
         "send",
         {"path": "bad", "property_name": "n", "property_type": "long", "property_value": "1.5"},
         400,
-        "Application property 'n': '1.5' is not a whole number of 64 bits.",
+        "Application property 'n': '1.5' is not a whole number of 64 bits, from",
     ),
     (
         "send",

@@ -35,6 +35,10 @@ _TTL_AT: Final = 2  # in the header [AMQP 3.2.1]
 _SYMBOLIC: Final = frozenset({"content-type", "content-encoding"})
 
 
+NULL: Final = object()
+"""An application property that is there and null; in `Changes` None removes one."""
+
+
 class Lifetime(NamedTuple):
     """A new time to live of a message that is made at `created_at` (Unix ms); None for an endless one."""
 
@@ -94,7 +98,7 @@ def changed(encoded: bytes, changes: Changes) -> bytes:
         (APPLICATION_PROPERTIES, changes.application_properties),
     ):
         if entries:
-            given = {name: value for name, value in entries.items() if value is not None}
+            given = {name: None if value is NULL else value for name, value in entries.items() if value is not None}
             start, stop = at[rank], at[rank + 7] or at[rank]
             symbols = rank == MESSAGE_ANNOTATIONS
             sections[rank] = _section(

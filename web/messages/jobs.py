@@ -57,18 +57,20 @@ class JobState(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Which messages of the sub-queue: these `numbers`, or with None all from `first` on that the filter lets
-    through, of a partition or session if one is given."""
+    through, of a partition or session if one is given; the first `most` of them, None for all."""
 
     numbers: Sequence[int] | None = None
     filter: MessageFilter = field(default_factory=MessageFilter)
     first: int = 0
     partition: int | None = None
     session: str | None = None
+    most: int | None = None
 
     @property
     def is_filtered(self) -> bool:
         """Whether it may leave out messages of the sub-queue."""
-        asks = self.filter.sieves or self.first or self.session is not None or self.partition is not None
+        limits = (self.session, self.partition, self.most)
+        asks = self.filter.sieves or self.first or any(each is not None for each in limits)
         return self.numbers is None and bool(asks)
 
 
@@ -265,7 +267,7 @@ class _Batches:
     async def _searched(self) -> AsyncGenerator[list[Seen], None]:
         """The messages that the selection lets through, partition after partition."""
         selection = self._selection
-        count, pace = READ_AT_ONCE if selection.filter.sieves else AT_ONCE, Pace()
+        count, pace, left = READ_AT_ONCE if selection.filter.sieves else AT_ONCE, Pace(), selection.most
         for index, end in enumerate(self._ends):
             if end is None or selection.partition not in (None, index):
                 continue
@@ -274,9 +276,13 @@ class _Batches:
                 messages, first = await self._read(index, first, count)
                 messages = [seen for seen in messages if seen.sequence_number < end]
                 self._job.searched(len(messages))
-                found = list(await selection.filter.chosen(messages, pace))
+                found = list(await selection.filter.chosen(messages, pace))[:left]
                 for start in range(0, len(found), AT_ONCE):
                     yield found[start : start + AT_ONCE]
+                if left is not None:
+                    left -= len(found)
+                    if not left:
+                        return
 
     async def _read(self, index: int, first: int, count: int) -> tuple[list[Seen], int | None]:
         page = await self._overview.messages(

@@ -5,6 +5,7 @@ Does not know what a condition or a fault does to clients.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -16,16 +17,20 @@ from ...broker.amounts import Period, Seed, Span, Times
 from ...broker.api import OutageKind
 from ...broker.errors import BrokerError
 from ...broker.names import SnapshotName
+from ...conditions.behaviour import Parameter, Value
 from ...conditions.faults import STRIKES, FaultKind, FaultOperation
 from ...conditions.presets import PRESETS
 from ...conditions.table import BEHAVIOURS
 from .entity import set_outage
 from .flashes import Flash
-from .forms import REFUSALS, Failed, Form, FormError, query_form, read_form
+from .forms import REFUSALS, Failed, Form, FormError, query_form, quoted, read_form
+from .rendering import rate
 from .site import Site, address
 
 NUMBER_MAX: Final = (1 << 63) - 1
 STRUCK_SHOWN_MAX: Final = 20
+CREDITS: Final = "credits_per_s"
+NUMBER: Final = re.compile(r"-?\d{1,18}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +47,20 @@ class Running:
 
 
 async def show(site: Site, request: web.Request, failed: Failed | None = None) -> web.Response:
-    query_form(request)
+    asked = query_form(request) if failed is None or failed.form != "condition" else Form(failed.values)
+    chosen = asked.text("name")
+    if chosen not in PRESETS and chosen not in BEHAVIOURS:
+        chosen = next(iter(PRESETS))
     return site.render(
         request,
         "failures.html",
         failed=failed,
         live_path=address("failures"),
         running=running(site),
+        chosen=chosen,
+        parameters=parameters_of(chosen),
+        hints=hints_of(chosen, _rate_per_s(site)),
+        written=_written,
         presets=[(each.name, each.about) for each in PRESETS.values()],
         behaviours=[(row.name, row.about) for row in BEHAVIOURS.values()],
         fault_kinds=[(each.value, ", ".join(STRIKES[each])) for each in FaultKind],
@@ -57,6 +69,69 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None) -
         stores=figures.stores(site.broker.namespace),
         snapshots=site.services.snapshots.list(),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """The field of a parameter: its name in the form, its label, and what is filled in."""
+
+    name: str
+    label: str
+    parameter: Parameter
+    value: Value
+
+
+def parameters_of(name: str) -> list[Field]:
+    """The parameters of a preset or behaviour, with the values that they have if nothing else is said."""
+    if name in BEHAVIOURS:
+        return [Field(f"p.{each.name}", each.name, each, each.default) for each in BEHAVIOURS[name].parameters]
+    return [
+        Field(f"p.{behaviour}.{each.name}", f"{behaviour}: {each.name}", each, values.get(each.name, each.default))
+        for behaviour, values in PRESETS[name].behaviours.items()
+        for each in BEHAVIOURS[behaviour].parameters
+    ]
+
+
+def hints_of(name: str, per_s: float) -> list[str]:
+    """Whether a budget of credits would be used up at so many operations in a second."""
+    hints: list[str] = []
+    for each in parameters_of(name):
+        if each.parameter.name != CREDITS or isinstance(each.value, str) or not each.value:
+            continue
+        strikes = "strikes" if per_s > each.value else "does not strike"
+        hints.append(
+            f"At the present {rate(per_s)} messages/s in and out, {each.label} = {each.value:g} {strikes}: "
+            f"it begins below {rate(per_s)}, more for topics with rules."
+        )
+    return hints
+
+
+def _rate_per_s(site: Site) -> float:
+    """Messages in and out of the namespace in the last sample."""
+    rates = (site.services.sampler.rates(each.path) for each in site.broker.namespace.entities())
+    return sum((each.in_per_s or 0) + (each.out_per_s or 0) for each in rates)
+
+
+def _values_in(form: Form, name: str) -> dict[str, Value]:
+    """The parameters that a form changes, by the name that `Conditions.start` takes. FormError."""
+    found: dict[str, Value] = {}
+    for each in parameters_of(name):
+        text = form.text(each.name)
+        if not text or text == _written(each.value):
+            continue
+        found[each.name.removeprefix("p.")] = text if each.parameter.choices else _number(text, each)
+    return found
+
+
+def _number(text: str, asked: Field) -> Value:
+    try:
+        return int(text) if NUMBER.fullmatch(text) else float(text)
+    except ValueError:
+        raise FormError(f"{asked.label}: {quoted(text)} is not a number.", asked.name) from None
+
+
+def _written(value: Value) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def running(site: Site) -> list[Running]:
@@ -127,6 +202,7 @@ def _begin_condition(site: Site, form: Form) -> str:
         entity=_entity(site, form),
         duration_ms=form.finite_span("for", "Duration", 1, Period.MOST) if form.text("for") else None,
         count=form.number("count", "Count", 1, Times.MOST) if form.text("count") else None,
+        values=_values_in(form, name),
     )
     return f"Condition {condition.number} ({name}) is on."
 

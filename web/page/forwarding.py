@@ -1,12 +1,12 @@
 """Forwarding as a graph: entities in columns, from the source to the last target; loops and dead ends are marked.
 
-Knows how the graph is laid out. Does not know how it is drawn. Pure but for `show`.
+Knows the lines and their problems. Does not know who stands where (`layered`) and how it is drawn. Pure but for `show`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -20,6 +20,7 @@ from ...broker.model.descriptions import (
     entity_key,
 )
 from .forms import query_form
+from .layered import placed
 from .site import Site
 
 NODES_MAX: Final = 200
@@ -77,6 +78,10 @@ class Graph:
     width: int
     height: int
     left_out: int = 0
+    lanes: Mapping[tuple[str, str], Sequence[tuple[int, int]]] = field(
+        default_factory=dict[tuple[str, str], Sequence[tuple[int, int]]]
+    )
+    """Where a line over several columns passes each of them: column and row."""
 
     def node(self, path: str) -> Node:
         return next(each for each in self.nodes if each.path == path)
@@ -86,12 +91,21 @@ class Graph:
         source, target = self.node(edge.source), self.node(edge.target)
         y1, y2 = source.y + BOX_HEIGHT_PX // 2, target.y + BOX_HEIGHT_PX // 2
         if target.x > source.x:
-            x1, x2 = source.x + BOX_WIDTH_PX, target.x
-            middle = (x1 + x2) // 2
-            return f"M{x1} {y1}C{middle} {y1} {middle} {y2} {x2 - 4} {y2}"
+            path, x, y = f"M{source.x + BOX_WIDTH_PX} {y1}", source.x + BOX_WIDTH_PX, y1
+            for column, row in self.lanes.get((edge.source, edge.target), ()):
+                left, level = MARGIN_PX + column * COLUMN_PX, MARGIN_PX + row * ROW_PX + BOX_HEIGHT_PX // 2
+                path += f"{_curve(x, y, left, level)}L{left + BOX_WIDTH_PX} {level}"
+                x, y = left + BOX_WIDTH_PX, level
+            return f"{path}{_curve(x, y, target.x - 4, y2)}"
         x1, x2 = source.x + BOX_WIDTH_PX, target.x + BOX_WIDTH_PX  # back: around the right ends of the boxes
         outside = max(x1, x2) + BACK_PX
         return f"M{x1} {y1 - 7}C{outside} {y1 - 7} {outside} {y2 + 7} {x2 + 4} {y2 + 7}"
+
+
+def _curve(x1: int, y1: int, x2: int, y2: int) -> str:
+    """A curve that leaves and arrives level."""
+    middle = (x1 + x2) // 2
+    return f"C{middle} {y1} {middle} {y2} {x2} {y2}"
 
 
 async def show(site: Site, request: web.Request) -> web.Response:
@@ -127,11 +141,15 @@ def graph_of(descriptions: Iterable[Described]) -> Graph:
         )
         for each in edges
     ]
-    columns = _columns([path for path in paths if path in kept], [each for each in edges if each.problem != "loop"])
-    nodes = _placed(columns, known, edges)
+    at = placed(
+        [path for path in paths if path in kept],
+        [(each.source, each.target) for each in edges if each.problem != "loop"],
+    )
+    nodes = _boxes(at.nodes, known, edges)
+    rows = [row for _, row in at.nodes.values()] + [row for lane in at.lanes.values() for _, row in lane]
     width = max((each.x for each in nodes), default=0) + BOX_WIDTH_PX + BACK_PX
-    height = max((each.y for each in nodes), default=0) + BOX_HEIGHT_PX + 2 * MARGIN_PX
-    return Graph(nodes, edges, width, height, left_out)
+    height = max(rows, default=0) * ROW_PX + BOX_HEIGHT_PX + 3 * MARGIN_PX
+    return Graph(nodes, edges, width, height, left_out, at.lanes)
 
 
 def _path(description: Described) -> str:
@@ -180,28 +198,10 @@ def _looping(edges: Sequence[Edge]) -> set[tuple[str, str]]:
     }
 
 
-def _columns(paths: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
-    """The column of each path: one more than the highest of its sources; `edges` have no loop."""
-    columns = dict.fromkeys(paths, 0)
-    for _ in paths:
-        is_changed = False
-        for each in edges:
-            wanted = columns[each.source] + 1
-            if columns[each.target] < wanted:
-                columns[each.target] = wanted
-                is_changed = True
-        if not is_changed:
-            break
-    return columns
-
-
-def _placed(columns: Mapping[str, int], known: Mapping[str, Described], edges: Sequence[Edge]) -> list[Node]:
-    rows: dict[int, int] = {}
+def _boxes(places: Mapping[str, tuple[int, int]], known: Mapping[str, Described], edges: Sequence[Edge]) -> list[Node]:
     left = {each.source for each in edges}
     nodes: list[Node] = []
-    for path, column in columns.items():
-        row = rows.get(column, 0)
-        rows[column] = row + 1
+    for path, (column, row) in places.items():
         description = known.get(entity_key(path))
         kind = "missing" if description is None else description.kind.value
         x, y = MARGIN_PX + column * COLUMN_PX, MARGIN_PX + row * ROW_PX

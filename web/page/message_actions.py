@@ -6,9 +6,10 @@ Does not know how messages are locked, settled and sent (`web.messages`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from ...broker.address import SubQueue
 from ...broker.api import Abandon, Complete, DeadLetter, Defer, Entity, Outcome, Release
@@ -21,7 +22,7 @@ from .flashes import Flash
 from .forms import REFUSALS, Form, FormError, read_form
 from .messages import NUMBER_MAX, browsed_entity, place, selected_numbers, show, verbs_of, with_position
 from .search_form import read_filter
-from .site import Site
+from .site import Site, address_of
 
 REASON: Final = "Dead-lettered on the page"
 WAIT_MS: Final = 1_000
@@ -29,6 +30,10 @@ WAIT_MS: Final = 1_000
 FAILURES_SHOWN: Final = 20
 LOCK: Final = "lock"
 RESUBMIT_ALL: Final = "resubmit-all"
+RESUBMIT_FOUND: Final = "resubmit-found"
+COMPARE: Final = "compare"
+ALL, FIRST = "all", "first"
+MOST_MAX: Final = 10_000_000
 SETTLEMENTS: Final[Mapping[str, tuple[str, Callable[[], Outcome]]]] = {
     "settle-complete": ("completed", Complete),
     "settle-abandon": ("abandoned", Abandon),
@@ -44,17 +49,28 @@ async def act(site: Site, request: web.Request) -> web.Response:
     form = await read_form(request)
     entity = browsed_entity(site, form.text("path"))
     try:
+        if form.text("verb") == COMPARE:
+            return _compare(entity, form)
         flash = await _act(site, entity, form)
     except REFUSALS as error:
         return await show(site, request, form.failed("act", error), form)
     return site.redirect(with_position(form, {name: form.text(name) for name in ("from", "skip")}), flash)
 
 
+def _compare(entity: Entity, form: Form) -> web.Response:
+    """The way to the page on which the two selected messages stand side by side."""
+    numbers = selected_numbers(form)
+    if len(numbers) != 2:
+        raise FormError(f"{len(numbers)} messages are selected; two can be compared.", "number")
+    asked = {"path": [entity.path], "queue": [form.text("queue")], "number": [str(each) for each in numbers]}
+    return web.Response(status=303, headers={hdrs.LOCATION: address_of("compare", asked)})
+
+
 async def _act(site: Site, entity: Entity, form: Form) -> Flash:
     """Do what the pressed button says.
 
     The buttons of one message carry verb and number in `one`, so that the form works without a script. "Resubmit all"
-    stands beside the form, and takes none of its search.
+    takes no search, since it stands where nothing is searched; "Resubmit the … found" takes what the search finds.
     """
     name = form.choice("queue", "Queue", list(SUB_QUEUES))
     sub_queue = SUB_QUEUES[name]
@@ -63,6 +79,8 @@ async def _act(site: Site, entity: Entity, form: Form) -> Flash:
         form = Form({**form.values, "verb": [asked], "number": [one], "which": []})
     if form.text("verb") == RESUBMIT_ALL:
         form = Form({"path": [entity.path], "verb": [Verb.RESUBMIT.value], "which": ["all"]})
+    if form.text("verb") == RESUBMIT_FOUND:
+        form = Form({**form.values, "verb": [Verb.RESUBMIT.value], "which": ["all"], "target": []})
     verb = form.text("job_verb") if form.text("verb") == "job" else form.text("verb")
     if verb == LOCK:
         return await _lock(site, entity, sub_queue, form)
@@ -79,7 +97,10 @@ async def _act(site: Site, entity: Entity, form: Form) -> Flash:
     )
     if plan.target is not None and plan.verb not in SENDING:
         raise FormError("Target: only messages that move, are copied or resubmitted go to another entity.", "target")
-    selection = _all_that_match(entity, form) if form.text("which") == "all" else Selection(selected_numbers(form))
+    which = form.choice("which", "Messages", ("", ALL, FIRST))
+    selection = _all_that_match(entity, form) if which else Selection(selected_numbers(form))
+    if which == FIRST:
+        selection = replace(selection, most=form.number("most", "The first", 1, MOST_MAX))
     return flash_of(await site.jobs.start(plan, selection, WAIT_MS))
 
 

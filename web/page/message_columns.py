@@ -5,7 +5,7 @@ Knows which columns a reader can choose. Does not know HTML. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from ...broker.message.message import INSTANT_MS_MAX
@@ -52,10 +52,22 @@ COLUMNS: Final[Mapping[str, tuple[str, _Cell]]] = {
 }
 """Name in the address: label, text of a cell. The sequence number is always shown."""
 
+PROPERTIES_MAX: Final = 8
+"""Most columns of application properties."""
 COLUMNS_SHOWN: Final = ("id", "subject", "partition", "enqueued", "count", "size", "state")
 
 
-def chosen_columns(form: Form) -> Sequence[str]:
-    """The columns that an address names, in the order of `COLUMNS`; without any, `COLUMNS_SHOWN`."""
+def chosen_columns(form: Form) -> dict[str, tuple[str, _Cell]]:
+    """The columns that an address names (`column`), in the order of `COLUMNS`; without any, `COLUMNS_SHOWN`. Behind
+    them those of the application properties that it names (`properties`, separated by commas)."""
     asked = form.all("column")
-    return [name for name in COLUMNS if name in asked] or COLUMNS_SHOWN
+    shown = [name for name in COLUMNS if name in asked] or COLUMNS_SHOWN
+    names = [each.strip() for each in form.text("properties").split(",") if each.strip()][:PROPERTIES_MAX]
+    return {
+        **{name: COLUMNS[name] for name in shown},
+        **{f"property {name}": (name, _application_property(name)) for name in names},
+    }
+
+
+def _application_property(name: str) -> _Cell:
+    return lambda view: view.application_property(name)

@@ -9,12 +9,32 @@ import base64
 import binascii
 import uuid
 from collections.abc import Callable, Mapping
+from struct import Struct
 from typing import Final
 
 from ...broker.message.builder import TTL_MS_MAX, NewMessage
 from ...broker.rules.values import parse_decimal, to_amqp
 from ...broker.rules.values import parse_span as parse_tick_span
-from ...codec.types import Long, Timestamp
+from ...codec.decimals import from_text
+from ...codec.json_values import from_json
+from ...codec.types import (
+    Byte,
+    Char,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Float,
+    Int,
+    Long,
+    Short,
+    Symbol,
+    Timestamp,
+    Ubyte,
+    Uint,
+    Ulong,
+    Ushort,
+)
+from ..json_reader import read_json
 from .forms import Form, FormError, parse_instant, parse_span, quoted
 
 FIELDS: Final[Mapping[str, tuple[str, str]]] = {
@@ -30,33 +50,83 @@ FIELDS: Final[Mapping[str, tuple[str, str]]] = {
 """Fields of the properties section: name in the form, AMQP name and label."""
 
 PROPERTIES_MAX: Final = 100
-_LONGS: Final = range(-(1 << 63), 1 << 63)
+JSON: Final = "as JSON"
 _TRUTHS: Final = {"true": True, "false": False}
 
 
-def _long(text: str) -> object:
-    value = int(text)
-    if value not in _LONGS:
+def _whole(kind: type[int], bits: int, *, is_signed: bool) -> tuple[Callable[[str], object], str]:
+    """The reader of a whole number of so many bits, and what it takes."""
+    start = -(1 << (bits - 1)) if is_signed else 0
+    stop = (1 << (bits - 1)) - 1 if is_signed else (1 << bits) - 1
+
+    def read(text: str) -> object:
+        value = int(text)
+        if not start <= value <= stop:
+            raise ValueError
+        return kind(value)
+
+    return read, f"a whole number of {bits} bits, from {start} to {stop}"
+
+
+def _float(text: str) -> object:
+    value = Float(float(text))
+    Struct(">f").pack(value)  # OverflowError for a number beyond 32 bits
+    return value
+
+
+def _char(text: str) -> object:
+    if len(text) != 1:
         raise ValueError
-    return Long(value)
+    return Char(text)
+
+
+def _symbol(text: str) -> object:
+    return Symbol(text.encode("ascii").decode())
+
+
+def _nothing(text: str) -> object:
+    if text:
+        raise ValueError
+    return None
+
+
+def _base64(text: str) -> bytes:
+    return base64.b64decode("".join(text.split()), validate=True)
 
 
 PROPERTY_TYPES: Final[Mapping[str, tuple[Callable[[str], object], str]]] = {
     "string": (str, "any text"),
-    "long": (_long, "a whole number of 64 bits"),
+    "int": _whole(Int, 32, is_signed=True),
+    "long": _whole(Long, 64, is_signed=True),
     "double": (float, "a number"),
     "boolean": (lambda text: _TRUTHS[text.lower()], "true or false"),
     "timestamp": (lambda text: Timestamp(parse_instant(text)), "an instant such as 2030-01-01T12:00Z"),
     "uuid": (uuid.UUID, "a UUID"),
     "decimal": (lambda text: to_amqp(parse_decimal(text)), "a decimal number such as 19.90"),
     "time span": (lambda text: to_amqp(parse_tick_span(text)), "a time span such as PT1M or 00:01:00"),
+    "byte": _whole(Byte, 8, is_signed=True),
+    "short": _whole(Short, 16, is_signed=True),
+    "ubyte": _whole(Ubyte, 8, is_signed=False),
+    "ushort": _whole(Ushort, 16, is_signed=False),
+    "uint": _whole(Uint, 32, is_signed=False),
+    "ulong": _whole(Ulong, 64, is_signed=False),
+    "float": (_float, "a number of 32 bits"),
+    "decimal32": (lambda text: Decimal32(from_text(text, 4)), "a decimal number of 7 digits"),
+    "decimal64": (lambda text: Decimal64(from_text(text, 8)), "a decimal number of 16 digits"),
+    "decimal128": (lambda text: Decimal128(from_text(text, 16)), "a decimal number of 34 digits"),
+    "char": (_char, "one character"),
+    "symbol": (_symbol, "ASCII text"),
+    "binary": (_base64, "bytes in base64"),
+    "null": (_nothing, "empty"),
+    JSON: (lambda text: from_json(read_json(text)), 'a value as in JSON Lines, such as a list or {"map": [[1, 2]]}'),
 }
-"""Types of application properties: reader of the text, and what is allowed."""
+"""Types of application properties, those that SDKs use first: reader of the text, and what is allowed. They are the
+scalar types of AMQP [AMQP 1.6], two that the service describes, and for every other value its spelling as JSON."""
 
 BODY_FORMS: Final[Mapping[str, tuple[Callable[[str], bytes], str]]] = {
     "text": (str.encode, "any text"),
     "hex": (bytes.fromhex, "bytes in hexadecimal, such as 00 ff 7e"),
-    "base64": (lambda text: base64.b64decode("".join(text.split()), validate=True), "bytes in base64"),
+    "base64": (_base64, "bytes in base64"),
 }
 
 

@@ -6,7 +6,7 @@ Does not know how messages are peeked (`broker.admin`) and found (`web.messages`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Final
 from urllib.parse import quote, urlencode
@@ -23,6 +23,7 @@ from ..long_work import Pace
 from ..messages.filter import STATES_ASKED, Criteria
 from ..messages.jobs import HOMES_OF
 from ..messages.search import Found, MessageSearch, Query
+from ..messages.survey import GROUPINGS, REASON, Survey, Value
 from ..messages.verbs import DONE, Verb
 from .forms import Failed, Form, FormError, query_form
 from .message_columns import COLUMNS, chosen_columns
@@ -33,8 +34,16 @@ from .site import Site, address, address_of
 
 MESSAGES_MAX: Final = 25
 SKIP_MAX: Final = 10_000
+GROUPS_SHOWN: Final = 50
+SQL_NAMES: Final[Mapping[str, str]] = {
+    "reason": f"user.{REASON}",
+    "subject": "sys.Label",
+    "type": "sys.ContentType",
+}
+"""By what messages are grouped: its name in an expression."""
 KEPT: Final = frozenset(
     {"path", "queue", "partition", "session", "order", "text", "where", "state", "after", "before", "column"}
+    | {"group", "group_property", "properties"}
 )
 """What the next page of a search has in common with this one."""
 NUMBER_MAX: Final = (1 << 63) - 1
@@ -62,6 +71,7 @@ async def show(
     except FormError as error:  # the filter: it stands beside its form, without messages
         failed = asked.failed("filter", error)
     row = row_of(site, entity)
+    surveyed = await _survey(site, query, asked) if failed is None or failed.form != "filter" else None
     job = site.jobs.of(entity.path)
     messages = [] if found is None else found.messages
     where = place(entity, query.sub_queue)
@@ -82,12 +92,16 @@ async def show(
         following=_following(asked, query, found),
         lines_at=_lines_at(entity, name, query, asked, failed),
         beginning=with_position(asked, {}) if any(position.values()) else None,
-        is_filtered=bool(query.filter.sieves),
+        is_filtered=is_search(query),
+        is_live=not query.filter.sieves,
+        survey=surveyed,
+        groups=_groups(asked, surveyed),
+        groupings=[each for each in GROUPINGS if each != "reason" or query.sub_queue is not SubQueue.ACTIVE],
         query=query,
         asked=asked,
         kept=[(name, value) for name in (*sorted(KEPT), "from", "skip") for value in asked.all(name) if value],
         states=STATES_ASKED,
-        columns={column: COLUMNS[column] for column in chosen_columns(asked)},
+        columns=chosen_columns(asked),
         all_columns=COLUMNS,
         job=job if job is not None and job.plan.sub_queue is query.sub_queue else None,
         job_verb=None if job is None else DONE[job.plan.verb],
@@ -107,6 +121,65 @@ async def _views(site: Site, messages: Sequence[Seen]) -> list[MessageView]:
         found.append(await site.aside.run(partial(message_view, seen), len(seen.encoded)))
         await pace.step()
     return found
+
+
+def is_search(query: Query) -> bool:
+    """Whether a search may leave out messages of its sub-queue."""
+    return bool(query.filter.sieves or query.first or query.session is not None or query.partition is not None)
+
+
+async def _survey(site: Site, query: Query, asked: Form) -> Survey | None:
+    """How many messages a search finds, and of which groups; None if it asks for neither, or a store is too slow."""
+    group, name = _grouping(asked)
+    if not is_search(query) and not group and not name:
+        return None
+    clock = site.services.clock
+    try:
+        async with clock.time_limit(PEEK_WAIT_MS):
+            return await site.surveys.of(site.overview, query, read_criteria(asked), group, name)
+    except TimeoutError:
+        return None
+
+
+def _grouping(asked: Form) -> tuple[str, str]:
+    """By what messages are grouped: one of `GROUPINGS`, or an application property."""
+    name = asked.text("group_property")
+    if name:
+        return "", name
+    return asked.choice("group", "Group by", list(GROUPINGS)) if asked.text("group") else "", ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Messages with the same value of a property (None: they have none), and the address of a search for them."""
+
+    text: str | None
+    count: int
+    where: str
+
+
+def _groups(asked: Form, surveyed: Survey | None) -> list[Group]:
+    """The largest groups of what a search finds."""
+    if surveyed is None:
+        return []
+    largest = surveyed.values.most_common(GROUPS_SHOWN)
+    return [Group(value.text, count, _narrowed(asked, value)) for value, count in largest]
+
+
+def _narrowed(asked: Form, value: Value) -> str:
+    """The address of the same search for messages whose property has a value; "" if no expression can say it."""
+    if value.text is not None and value.sql is None:
+        return ""
+    group, name = _grouping(asked)
+    is_value = "IS NULL" if value.sql is None else f"= {value.sql}"
+    if group == "key":
+        is_key = "AND" if value.sql is None else "OR sys.SessionId IS NULL AND"
+        expression = f"(sys.SessionId {is_value} {is_key} sys.PartitionKey {is_value})"
+    else:
+        expression = f"{SQL_NAMES.get(group) or 'user.[' + name.replace(']', ']]') + ']'} {is_value}"
+    before = asked.text("where")
+    values = {**asked.values, "where": [f"({before}) AND {expression}" if before else expression]}
+    return with_position(Form({each: values[each] for each in values if not each.startswith("group")}), {})
 
 
 def _lines_at(entity: Entity, name: str, query: Query, asked: Form, failed: Failed | None) -> str:

@@ -64,6 +64,8 @@ class Totals:
         self.later = sum(map(_later_count, reports))
         self.dead = sum(map(_dead_count, stored))
         self.size_bytes = sum(each.size_bytes for each in reports)
+        self.is_limited = any(each.is_limited for each in reports)
+        """Whether an unreachable partition is missing in the sums."""
 
 
 def _dead_count(report: EntityReport) -> int:

@@ -16,6 +16,7 @@ from ..services import Services
 from . import (
     charts,
     clients,
+    comparing,
     creating,
     editing,
     entity,
@@ -48,6 +49,7 @@ VIEWS: Final[Mapping[tuple[str, str], View]] = {
     ("POST", "outage"): entity.outage,
     ("GET", "messages"): messages.show,
     ("GET", "body"): messages.body,
+    ("GET", "compare"): comparing.show,
     ("POST", "act"): message_actions.act,
     ("POST", "stop"): message_actions.stop,
     ("GET", "send"): sending.show,

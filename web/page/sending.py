@@ -147,7 +147,17 @@ async def _send_again(site: Site, entity: Entity, form: Form) -> Flash:
         entity.path,
         SUB_QUEUES[origin.queue],
         form.optional("target"),
-        await _read(site, origin, partial(changes_of, origin.seen, message, keeps_body=keeps_body)),
+        await _read(
+            site,
+            origin,
+            partial(
+                changes_of,
+                origin.seen,
+                message,
+                keeps_body=keeps_body,
+                drops_reason=form.checked("drop_dead_letter"),
+            ),
+        ),
     )
     return flash_of(await site.jobs.start(plan, Selection([origin.number]), WAIT_MS))
 

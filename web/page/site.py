@@ -22,9 +22,11 @@ from ..errors import ANSWERS
 from ..loading import Loader, LoadError
 from ..messages.jobs import Jobs
 from ..messages.sessions import HeldSessions
+from ..messages.survey import Surveys
 from ..messages.templates import Templates
 from ..services import Services
 from ..transport.connection import BROKEN
+from .alerts import alerts_of
 from .flashes import Flash, Flashes
 from .forms import Failed, FormError
 from .gate import CHALLENGE, HEADERS, is_same_origin, require_key
@@ -74,6 +76,7 @@ class Site:
         self.flashes = Flashes()
         self.jobs = jobs
         self.templates = templates
+        self.surveys = Surveys(services.clock)
         self.taken = TakenLocks(services.clock)
         self.held = HeldSessions(services.broker, "the web page")
         # On another thread, because the event loop must go on; on one thread only, however many requests come first:
@@ -136,6 +139,7 @@ class Site:
             "live_path": "",  # the address for live updates, if not the page's own
             "store_count": len(stores),
             "stores_out": [each for each in stores if each.is_out],
+            "alerts": alerts_of(self.services.conditions, clock),
             **values,
         }
         assert self.environment.value is not None
