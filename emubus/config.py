@@ -296,6 +296,7 @@ OPTIONS: Final[tuple[Option[object], ...]] = (
         "of both (full); kill -9 alone (process); nothing, they are in memory (none)",
         Durability.SECOND,
         brief="second (default), full, process or none (in memory)",
+        values=tuple(Durability),
     ),
     Option(
         "profile",
@@ -304,6 +305,7 @@ OPTIONS: Final[tuple[Option[object], ...]] = (
         "limits and defaults to use",
         Profile.STANDARD,
         brief="standard (default), premium, ms-emulator, relaxed",
+        values=tuple(Profile),
     ),
     Option(
         "namespace",
@@ -331,6 +333,7 @@ OPTIONS: Final[tuple[Option[object], ...]] = (
         "or accept every client (none)",
         Auth.NONE,
         brief="none (default); sas: verify; rbac: --roles, too",
+        values=tuple(Auth),
     ),
     Option(
         "roles",
@@ -355,6 +358,7 @@ OPTIONS: Final[tuple[Option[object], ...]] = (
         "also accept TLS, on every port; dev: with a certificate of a development CA in the data folder",
         Tls.OFF,
         brief="off (default); dev: also accept TLS",
+        values=tuple(Tls),
     ),
     Option(
         "tls_cert",
@@ -386,6 +390,7 @@ OPTIONS: Final[tuple[Option[object], ...]] = (
         "log lines as text or JSON",
         LogFormat.CONSOLE,
         brief="console (default) or json",
+        values=tuple(LogFormat),
     ),
     Option(
         "log_level",
@@ -394,6 +399,7 @@ OPTIONS: Final[tuple[Option[object], ...]] = (
         "lowest level to log",
         LogLevel.INFO,
         brief="debug, info (default), warning, error",
+        values=tuple(LogLevel),
     ),
     Option("conditions", names, "NAME,…", "conditions at the start (docs/CONDITIONS.md); --seed"),
     Option("story", switch, "yes|no", "keep the events of messages, for emubus trace", is_switch=True),

@@ -7,7 +7,6 @@ this module imports little.
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -37,6 +36,8 @@ class Option(NamedTuple, Generic[T_co]):
     is_secret: bool = False
     brief: str = ""
     is_hidden: bool = False
+    values: tuple[str, ...] = ()
+    """Those that a shell offers; `parse` knows what is allowed."""
     is_list: bool = False
     """Whether it may be repeated: its text has all values, separated by commas."""
 
@@ -130,28 +131,6 @@ OTLP: Final = Option(
     ("OTEL_EXPORTER_OTLP_ENDPOINT",),
     brief="OpenTelemetry collector: http://localhost:4318",
 )
-
-
-def add_option(parser: argparse._ActionsContainer, option: Option[object]) -> None:
-    """Let `parser` accept the option; its value is a text, or None if it is not given."""
-    text = (option.brief or option.help).replace("%", "%%") if not option.is_hidden else argparse.SUPPRESS
-    if option.is_switch:
-        parser.add_argument(option.flag, dest=option.name, action="store_const", const="yes", help=text)
-        return
-    if option.is_list:
-        parser.add_argument(option.flag, dest=option.name, metavar=option.metavar, help=text, action=_Join)
-    else:
-        parser.add_argument(option.flag, dest=option.name, metavar=option.metavar, help=text)
-
-
-class _Join(argparse.Action):
-    """Keeps all values of an option that is repeated, with commas between them."""
-
-    def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object, flag: str | None = None
-    ) -> None:
-        before = getattr(namespace, self.dest)
-        setattr(namespace, self.dest, str(values) if before is None else f"{before},{values}")
 
 
 def variables_of_process() -> Mapping[str, str]:

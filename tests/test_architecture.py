@@ -181,7 +181,7 @@ ANY_ALLOWED = (  # where values have no static type
     *("broker/rules/numbers.py", "broker/rules/values.py", "broker/rules/sql/compiler.py"),  # tables by type
     *("codec/decode.py", "codec/encode.py", "story/unknown.py"),  # tables by type
     *("broker/rules/sql/grammar.py", "broker/rules/sql/selector"),  # the parser's tree
-    "emubus/container.py",  # arguments of the Docker SDK
+    *("emubus/container.py", "emubus/commands/declaring.py"),  # arguments of the Docker SDK; values of a line by name
 )
 
 

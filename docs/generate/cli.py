@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from docs import DOCS
-from emubus.__main__ import root_parser
+from emubus.commands.parsing import help_text
 from emubus.commands.table import COMMANDS
 from emubus.config import JSON_VARIABLE, OPTIONS
 
@@ -35,8 +35,9 @@ An error is one line on stderr that begins with `emubus: error:`. Control charac
 the direction of text never reach the terminal, whatever messages and servers contain: they are shown as `�`, and in
 JSON they are escaped, so that its values are whole. `emubus export` writes messages in this way.
 
-`emubus completion bash` prints the completion script of a shell, also of zsh and fish; the shell's start-up file can
-read it.
+Options stand before or behind arguments. `emubus completion bash` prints the completion script of a shell, also of zsh
+and fish, which the shell's start-up file can read: it completes commands, options, their values, files, and the names
+of the running server's entities.
 """
 MARK: Final = "<!-- checked by tests/commands/test_help.py::test_the_page_describes_the_commands_as_they_are -->"
 SETTINGS: Final = """## Settings of the server
@@ -52,15 +53,11 @@ Config.json can be given in `{variable}`.
 def page() -> str:
     """The whole page."""
     parts = [HEAD]
-    root = root_parser([*COMMANDS])
-    commands = {parser.prog.removeprefix("emubus "): parser for parser in root.commands()}
     for group in dict.fromkeys(entry.group for entry in COMMANDS.values()):
         parts.append(f"## {group}\n")
         for name, entry in COMMANDS.items():
             if entry.group == group:
-                parser = commands[name]
-                actions = [each for each in parser.commands() if each is not parser]
-                helps = [each.format_help().rstrip() for each in actions or [parser]]
+                helps = [help_text(each).rstrip() for each in entry.command(name).commands()]
                 parts += [f"### emubus {name}\n", *(f"{MARK}\n```text\n{each}\n```\n" for each in helps)]
     parts.append(SETTINGS.format(variable=JSON_VARIABLE) + _settings())
     return "\n".join(parts)

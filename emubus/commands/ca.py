@@ -6,7 +6,6 @@ none on the machine: they read a variable, which is printed.
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..config import OPTIONS_BY_NAME
 from ..exits import EXIT_FAILED, EXIT_OK, CommandError
-from ..options import add_option, read_options
+from ..options import read_options
 from ..terminal import write_lines, write_notes
 from ..tls import (
     TlsError,
@@ -27,6 +26,7 @@ from ..tls import (
     trust_lines,
     x509_of,
 )
+from .declaring import Command, Parsed
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -87,20 +87,18 @@ VARIABLES: Final = (
 """Clients without a trust store on the machine. Python's libraries bring their own; these variables replace it."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_option(parser, OPTIONS_BY_NAME["data"])
-    parser.add_argument(
-        "--install",
-        action="store_true",
-        help="add the CA to the trust stores of this machine: Debian's, Fedora's, macOS's, Java's",
+def add_arguments(parser: Command) -> None:
+    parser.setting(OPTIONS_BY_NAME["data"])
+    parser.switch(
+        "--install", help="add the CA to the trust stores of this machine: Debian's, Fedora's, macOS's, Java's"
     )
-    parser.add_argument(
+    parser.option(
         "--fingerprint", metavar="SHA256", help="install the CA with this SHA-256, though emubus may not have made it"
     )
-    parser.set_defaults(run=run)
+    parser.run = run
 
 
-def run(parsed: argparse.Namespace) -> int:
+def run(parsed: Parsed) -> int:
     """Make the CA if it does not exist, so that clients can be set up before the first start; the exit code."""
     path = ca_file(read_options([OPTIONS_BY_NAME["data"]], {"data": parsed.data}).of("data", Path))
     try:

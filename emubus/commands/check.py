@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from ..exits import EXIT_FAILED, EXIT_OK
 from ..options import ConfigError
 from ..terminal import write_lines
+from .declaring import Command, Parsed
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("dir", type=Path, metavar="DIR", help="the data folder")
-    parser.set_defaults(run=run)
+def add_arguments(parser: Command) -> None:
+    parser.argument("dir", convert=Path, metavar="DIR", help="the data folder")
+    parser.run = run
 
 
-def run(parsed: argparse.Namespace) -> int:
+def run(parsed: Parsed) -> int:
     """Print what the folder holds; the exit code. ConfigError, StoreError."""
     directory: Path = parsed.dir
     if not directory.is_dir():

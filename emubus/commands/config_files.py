@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..exits import EXIT_OK, EXIT_USAGE
-from ..options import ConfigError, add_option, read_options
+from ..options import ConfigError, read_options
 from ..terminal import json_text, write_json, write_lines, write_notes
 from .client.address import add_server_options
+from .declaring import Command, Parsed
 
 if TYPE_CHECKING:
     from ..config_file.cursor import Problem
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    check = actions.add_parser("check", help="print all errors of a file", description=_CHECK)
-    check.add_argument("file", type=Path, metavar="FILE", help="the Config.json")
+def add_arguments(parser: Command) -> None:
+    check = parser.action("check", "print all errors of a file", _CHECK)
+    check.argument("file", convert=Path, metavar="FILE", help="the Config.json")
     _add_profile(check)
-    check.add_argument("--json", action="store_true", help="print JSON")
-    check.set_defaults(run=_check)
-    export = actions.add_parser("export", help="print the running namespace", description=_EXPORT)
-    export.add_argument("--file", type=Path, metavar="FILE", help="write it to this file")
+    check.switch("--json", help="print JSON")
+    check.run = _check
+    export = parser.action("export", "print the running namespace", _EXPORT)
+    export.option("--file", convert=Path, metavar="FILE", help="write it to this file")
     add_server_options(export)
-    export.set_defaults(run=_export)
-    schema = actions.add_parser("schema", help="print the JSON Schema of the file", description=_SCHEMA)
-    schema.set_defaults(run=_schema)
+    export.run = _export
+    schema = parser.action("schema", "print the JSON Schema of the file", _SCHEMA)
+    schema.run = _schema
 
 
 _CHECK = "Print each error of a Config.json with its place; exit code 2 if it has one."
@@ -35,14 +34,14 @@ _EXPORT = "Print entities, rules and keys of the running namespace as a Config.j
 _SCHEMA = "Print the JSON Schema of Config.json, for editors."
 
 
-def _add_profile(parser: argparse.ArgumentParser) -> None:
+def _add_profile(parser: Command) -> None:
     from ..config import OPTIONS_BY_NAME
 
     for name in ("profile", "premium_partitions"):
-        add_option(parser, OPTIONS_BY_NAME[name])
+        parser.setting(OPTIONS_BY_NAME[name])
 
 
-def _check(parsed: argparse.Namespace) -> int:
+def _check(parsed: Parsed) -> int:
     from ..broker.model.profiles import Profile
     from ..config import OPTIONS_BY_NAME, limits_of
     from ..config_file.cursor import ConfigFileError
@@ -75,7 +74,7 @@ def _as_json(problem: Problem) -> dict[str, object]:
     return {"line": problem.line, "column": problem.column, "message": problem.text}
 
 
-def _export(parsed: argparse.Namespace) -> int:
+def _export(parsed: Parsed) -> int:
     from .client.api import connect
 
     with connect(parsed) as api:
@@ -92,7 +91,7 @@ def _export(parsed: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _schema(parsed: argparse.Namespace) -> int:
+def _schema(parsed: Parsed) -> int:
     from ..config_file.json_schema import schema
 
     del parsed

@@ -6,15 +6,15 @@ than the answer takes to come.
 
 from __future__ import annotations
 
-import argparse
 import select
 import socket
 from time import perf_counter
 from typing import Final
 
 from ..exits import EXIT_FAILED, EXIT_OK
-from ..options import HOST, HTTP_PORT, add_option, read_default
+from ..options import HOST, HTTP_PORT, read_default
 from ..terminal import one_line, write_lines, write_notes
+from .declaring import Command, Parsed
 
 ANSWER_BYTES_MAX: Final = 10_000
 SECONDS_MAX: Final = 86_400
@@ -24,29 +24,32 @@ LOCAL: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 """Where a server that listens on every address is reached from the same machine."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Command) -> None:
     """Add the server's address and the time limit."""
-    add_option(parser, HOST._replace(brief="host of the server (127.0.0.1)"))
-    add_option(parser, HTTP_PORT._replace(brief="its port for HTTP (5300)"))
-    parser.add_argument("--timeout", type=_seconds, default=3.0, metavar="S", help="seconds to wait (3)")
-    parser.add_argument(
+    parser.setting(HOST._replace(brief="host of the server (127.0.0.1)"))
+    parser.setting(HTTP_PORT._replace(brief="its port for HTTP (5300)"))
+    parser.option("--timeout", convert=_seconds, default=3.0, metavar="S", help="seconds to wait (3)")
+    parser.option(
         "--hold",
-        type=_seconds,
+        convert=_seconds,
         default=0.0,
         metavar="S",
         help="seconds to sleep if the server has long been healthy (0)",
     )
-    parser.set_defaults(run=run)
+    parser.run = run
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
     if not 0 <= seconds <= SECONDS_MAX:  # also what is no number
-        raise argparse.ArgumentTypeError(f"is {text!r}; allowed is 0 to {SECONDS_MAX}")
+        raise ValueError(f"is {text!r}; allowed is 0 to {SECONDS_MAX}")
     return seconds
 
 
-def run(parsed: argparse.Namespace) -> int:
+def run(parsed: Parsed) -> int:
     """Print the server's answer; the exit code is 0 if it is healthy, else 1. ConfigError."""
     arguments = {"host": parsed.host, "http_port": parsed.http_port}
     host = read_default(HOST, arguments)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 from collections import Counter
@@ -27,6 +26,7 @@ from .client.address import (
     ca_file_of,
 )
 from .client.output import add_json, show
+from .declaring import Command, Parsed
 
 if TYPE_CHECKING:
     from ..declared.applying import Result
@@ -41,22 +41,20 @@ _EMULATOR: Final = "usedevelopmentemulator=true"
 _SOURCES: Final = ("namespace", "arm", "terraform", "pulumi")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("entity", nargs="?", metavar="ENTITY", help="with --lines: the queue or topic")
-    parser.add_argument("--lines", type=Path, metavar="FILE", help="send messages of JSON Lines; -: stdin")
-    parser.add_argument("--namespace", metavar="CS", help="connection string (Manage) of the namespace to read")
-    parser.add_argument(
-        "--arm", type=Path, metavar="FILE", help="read an ARM template: JSON, or Bicep with its compiler"
-    )
-    parser.add_argument("--parameters", type=Path, metavar="FILE", help="with --arm: the values of its parameters")
-    parser.add_argument("--terraform", type=Path, metavar="FILE", help="read what `terraform show -json` prints")
-    parser.add_argument("--pulumi", type=Path, metavar="FILE", help="read what `pulumi stack export` prints")
-    parser.add_argument("--messages", action="store_true", help="with --namespace: also copy the messages of queues")
-    parser.add_argument("--file", type=Path, metavar="FILE", help="write a Config.json instead of creating entities")
+def add_arguments(parser: Command) -> None:
+    parser.argument("entity", nargs="?", metavar="ENTITY", help="with --lines: the queue or topic")
+    parser.option("--lines", convert=Path, metavar="FILE", help="send messages of JSON Lines; -: stdin")
+    parser.option("--namespace", metavar="CS", help="connection string (Manage) of the namespace to read")
+    parser.option("--arm", convert=Path, metavar="FILE", help="read an ARM template: JSON, or Bicep with its compiler")
+    parser.option("--parameters", convert=Path, metavar="FILE", help="with --arm: the values of its parameters")
+    parser.option("--terraform", convert=Path, metavar="FILE", help="read what `terraform show -json` prints")
+    parser.option("--pulumi", convert=Path, metavar="FILE", help="read what `pulumi stack export` prints")
+    parser.switch("--messages", help="with --namespace: also copy the messages of queues")
+    parser.option("--file", convert=Path, metavar="FILE", help="write a Config.json instead of creating entities")
     add_json(parser)
-    parser.add_argument("--into", dest=MEANT, metavar="NAME", help="another namespace of the server than the first")
+    parser.option("--into", name=MEANT, metavar="NAME", help="another namespace of the server than the first")
     add_server_options(parser, names_namespace=False)
-    parser.set_defaults(run=run)
+    parser.run = run
 
 
 @dataclass(slots=True)
@@ -68,7 +66,7 @@ class _Done:
     passed_over: list[str] = field(default_factory=list[str])
 
 
-def run(parsed: argparse.Namespace) -> int:
+def run(parsed: Parsed) -> int:
     """Import; the exit code: 1 if an entity was left out or refused. ConfigError, CommandError."""
     from ..declared.applying import FAILURES, Status
 
@@ -98,7 +96,7 @@ def run(parsed: argparse.Namespace) -> int:
     return _tell(parsed, done, [each for each in done.results if each.status in FAILURES])
 
 
-def _tell(parsed: argparse.Namespace, done: _Done, failed: Sequence[Result]) -> int:
+def _tell(parsed: Parsed, done: _Done, failed: Sequence[Result]) -> int:
     """Print the results; the exit code."""
     from ..declared.applying import Status
 
@@ -131,7 +129,7 @@ def _tell(parsed: argparse.Namespace, done: _Done, failed: Sequence[Result]) -> 
 # ---------------------------------------------------------------- reading
 
 
-def _read(parsed: argparse.Namespace) -> tuple[Resources, list[Description], Sequence[str]]:
+def _read(parsed: Parsed) -> tuple[Resources, list[Description], Sequence[str]]:
     """The resources of the source, of a live namespace also its entities, and what it passes over."""
     if parsed.namespace is not None:
         return _of_namespace(parsed)
@@ -140,7 +138,7 @@ def _read(parsed: argparse.Namespace) -> tuple[Resources, list[Description], Seq
     return _of_terraform(parsed.terraform) if parsed.pulumi is None else _of_pulumi(parsed.pulumi), [], ()
 
 
-def _of_namespace(parsed: argparse.Namespace) -> tuple[Resources, list[Description], Sequence[str]]:
+def _of_namespace(parsed: Parsed) -> tuple[Resources, list[Description], Sequence[str]]:
     from ..declared.describing import declared_of
     from ..declared.resources import Origin, Resources
     from ..importing.atom import read_namespace  # parses XML with the tables of the management API
@@ -151,7 +149,7 @@ def _of_namespace(parsed: argparse.Namespace) -> tuple[Resources, list[Descripti
     return Resources(tuple(declared)), found, passed_over
 
 
-def _source_of(parsed: argparse.Namespace) -> tuple[ConnectionString, bool, Path | None]:
+def _source_of(parsed: Parsed) -> tuple[ConnectionString, bool, Path | None]:
     """The namespace to read, whether it is an emulator without TLS, and the CA to trust."""
     try:
         source = parse_connection_string(parsed.namespace)
@@ -160,7 +158,7 @@ def _source_of(parsed: argparse.Namespace) -> tuple[ConnectionString, bool, Path
     return source, _EMULATOR in parsed.namespace.lower().replace(" ", ""), ca_file_of(parsed)
 
 
-def _of_template(parsed: argparse.Namespace) -> Resources:
+def _of_template(parsed: Parsed) -> Resources:
     """The resources of an ARM template or a Bicep file; what stands for parameters without a value is said."""
     from ..importing.template_file import read_template_file  # loads the evaluator of templates
 
@@ -211,7 +209,7 @@ def _json(path: Path, chars_max: int) -> dict[str, object]:
 # ---------------------------------------------------------------- applying
 
 
-def _into_file(parsed: argparse.Namespace, resources: Resources) -> _Done:
+def _into_file(parsed: Parsed, resources: Resources) -> _Done:
     """Write a Config.json of what can be applied."""
     from ..config_file.writing import config_json
     from ..declared.applying import apply
@@ -227,7 +225,7 @@ def _into_file(parsed: argparse.Namespace, resources: Resources) -> _Done:
     return _Done(results)
 
 
-def _into_server(parsed: argparse.Namespace, resources: Resources, entities: Sequence[Description]) -> _Done:
+def _into_server(parsed: Parsed, resources: Resources, entities: Sequence[Description]) -> _Done:
     """Apply to the running server. Messages are copied before targets are set, so that none is forwarded."""
     from ..broker.access import DEFAULT_KEY
     from ..kit.http_connection import CaError
@@ -276,7 +274,7 @@ def _later(first: Result, second: Result) -> Result:
     return first if second.status is Status.UNCHANGED else second
 
 
-def _copy_messages(parsed: argparse.Namespace, address: Address, entities: Sequence[Description]) -> Copied:
+def _copy_messages(parsed: Parsed, address: Address, entities: Sequence[Description]) -> Copied:
     from ..broker.access import DEFAULT_KEY
     from ..importing.messages import Peer, copy_messages  # loads an AMQP client
     from ..spark_connector.wire import Endpoint, SasKey, default_port

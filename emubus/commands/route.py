@@ -5,7 +5,6 @@ Asks the running server, unless a Config.json or a data folder is named.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -14,9 +13,10 @@ from urllib.parse import urlencode
 from ..broker.model.descriptions import QueueDescription, TopicDescription, entity_key
 from ..config import OPTIONS, OPTIONS_BY_NAME, load_config
 from ..exits import EXIT_OK, CommandError
-from ..options import ConfigError, add_option
+from ..options import ConfigError
 from .client.address import add_server_options, named_namespace
 from .client.output import add_json, show
+from .declaring import Command, Parsed
 
 _PROPERTY_NAMES: Final = {
     "--session-id": "SessionId",
@@ -25,29 +25,29 @@ _PROPERTY_NAMES: Final = {
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Command) -> None:
     """Add the entity, the keys, and where the entity is described."""
-    parser.add_argument("entity", metavar="ENTITY", help="name of a queue or topic")
-    parser.add_argument("--key", metavar="K", help="the key of the message")
+    parser.argument("entity", metavar="ENTITY", help="name of a queue or topic")
+    parser.option("--key", metavar="K", help="the key of the message")
     for flag, name in _PROPERTY_NAMES.items():
-        parser.add_argument(flag, metavar="K", help=f"the message's {name}")
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument("--config", metavar="FILE", help="use the entities of this Config.json")
-    source.add_argument("--data", type=Path, metavar="DIR", help="use the entities of this data folder")
+        parser.option(flag, metavar="K", help=f"the message's {name}")
+    parser.option("--config", metavar="FILE", help="use the entities of this Config.json")
+    parser.option("--data", convert=Path, metavar="DIR", help="use the entities of this data folder")
     for name in ("profile", "premium_partitions"):
-        add_option(parser, OPTIONS_BY_NAME[name])
+        parser.setting(OPTIONS_BY_NAME[name])
     add_json(parser)
     add_server_options(parser)
-    parser.set_defaults(run=run)
+    parser.run = run
 
 
-def run(parsed: argparse.Namespace) -> int:
+def run(parsed: Parsed) -> int:
     """Print the partition; the exit code. ConfigError, StoreError, CommandError."""
+    if parsed.config is not None and parsed.data is not None:
+        raise ConfigError("--config and --data exclude each other: give the one that describes the entity")
     if parsed.config is None and parsed.data is None:
         return _asked(parsed)
     directory: Path | None = parsed.data
-    parsed.data = None
-    config = load_config({option.name: getattr(parsed, option.name, None) for option in OPTIONS})
+    config = load_config({each.name: getattr(parsed, each.name, None) for each in OPTIONS if each.name != "data"})
     topology, partition_count = config.topology, config.limits.partition_count
     if directory is not None:
         namespace = named_namespace(parsed)
@@ -73,7 +73,7 @@ def run(parsed: argparse.Namespace) -> int:
     raise CommandError(f"{where} has no queue or topic '{parsed.entity}'")
 
 
-def _key_of(parsed: argparse.Namespace, entity: QueueDescription | TopicDescription) -> str | None:
+def _key_of(parsed: Parsed, entity: QueueDescription | TopicDescription) -> str | None:
     """The key of a message; the properties are tried in the order of [P8]. ConfigError."""
     session_id, partition_key = parsed.session_id, parsed.partition_key
     if session_id is not None and partition_key is not None and session_id != partition_key:
@@ -90,7 +90,7 @@ def _partition(key: str | None, count: int) -> int | None:
     return None if key is None else partition_for_key(key, count)
 
 
-def _asked(parsed: argparse.Namespace) -> int:
+def _asked(parsed: Parsed) -> int:
     """Ask the running server."""
     from .client.api import connect
 
@@ -106,7 +106,7 @@ def _asked(parsed: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _print(parsed: argparse.Namespace, path: str, answer: Mapping[str, object]) -> None:
+def _print(parsed: Parsed, path: str, answer: Mapping[str, object]) -> None:
     """The route as JSON, or as a sentence."""
     count, key, partition_id = answer["partition_count"], answer["key"], answer["partition_id"]
     if count == 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import gc
 import sys
 from collections.abc import Iterator
@@ -10,18 +9,25 @@ from contextlib import contextmanager
 from typing import Final
 
 from ..config import OPTIONS, load_config
-from ..options import add_option
+from .declaring import Command, Parsed
 
 UNUSED: Final = "rich"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Command) -> None:
     for option in OPTIONS:
-        add_option(parser, option)
-    parser.set_defaults(run=run)
+        parser.setting(option, _conditions if option.name == "conditions" else None)
+    parser.run = run
 
 
-def run(parsed: argparse.Namespace) -> int:
+def _conditions() -> list[str]:
+    from ..conditions.presets import PRESETS  # for a shell that completes
+    from ..conditions.table import BEHAVIOURS
+
+    return [*PRESETS, *BEHAVIOURS]
+
+
+def run(parsed: Parsed) -> int:
     """Serve until a signal; the exit code. ConfigError."""
     config = load_config({option.name: getattr(parsed, option.name) for option in OPTIONS})
     with _quick_imports():

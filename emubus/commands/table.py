@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
+
+from .declaring import Command
 
 
 class Entry(NamedTuple):
     """A command: its group and line in `emubus --help`, and `adds`, a module of this package and its function.
 
-    The module is imported by `add_arguments`, so that a command imports no other.
+    The module is imported by `command`, so that a command imports no other.
     """
 
     group: str
@@ -19,13 +20,13 @@ class Entry(NamedTuple):
     adds: str
     description: str | None = None
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Import the command and let it add its arguments, and its `run`, to `parser`."""
+    def command(self, name: str) -> Command:
+        """Import the command, and let it declare its line and its `run`."""
+        found = Command(f"emubus {name}", self.description or f"{self.help[0].upper()}{self.help[1:]}.")
         module, _, function = self.adds.partition(":")
-        add: Callable[[argparse.ArgumentParser], None] = getattr(
-            importlib.import_module(f".{module}", __package__), function
-        )
-        add(parser)
+        add: Callable[[Command], None] = getattr(importlib.import_module(f".{module}", __package__), function)
+        add(found)
+        return found
 
 
 SERVER, ENTITIES, MESSAGES, TESTS = "Server", "Entities", "Messages", "Tests"

@@ -2,42 +2,57 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 
 from docs.generate.cli import PAGE, page
-from emubus.__main__ import root_parser
-from emubus.commands.parsing import Parser
+from emubus.commands.all_commands import click_command, parse
+from emubus.commands.completion import completed
+from emubus.commands.declaring import COMPLETING, Command, plain
+from emubus.commands.parsing import help_text
 from emubus.commands.table import COMMANDS
 
 from ..programs import PROGRAM_S_MAX
 from .conftest import CommandLine
 
+SHORT_LINES = [
+    *(["serve"], ["serve", "--amqp-port", "1", "--fresh", "--host=h", "--namespace", "a", "--namespace", "b@1"]),
+    *(
+        ["health", "--timeout", "2"],
+        ["ls"],
+        ["ls", "--json", "--url", "http://h"],
+        ["reset", "--to", "empty", "--json"],
+    ),
+    *(["purge", "--all"], ["trace", "--on"], ["outage"], ["fault", "--operation", "send"]),
+    *(["connections", "--number", "3"], ["exercise", "--presets", "a,b", "--report", "r"], ["clock"], ["token"]),
+]
 LINES_MAX = 24
 COLUMNS_MAX = 80
 
 
-def parsers() -> list[Parser]:
-    """The parsers of all commands and their actions."""
-    root = root_parser([*COMMANDS])
-    return [each for command in root.commands() for each in dict.fromkeys((command, *command.commands()))]
+def commands() -> list[Command]:
+    """All commands and their actions."""
+    found = [entry.command(name) for name, entry in COMMANDS.items()]
+    return [each for command in found for each in dict.fromkeys((command, *command.commands()))]
 
 
-@pytest.mark.parametrize("parser", parsers(), ids=lambda parser: str(parser.prog))
-def test_help_fits_a_screen_and_has_a_text_for_every_argument(parser: Parser) -> None:
-    lines = parser.format_help().splitlines()
-    assert lines[0].startswith(f"usage: {parser.prog}")
+@pytest.mark.parametrize("command", commands(), ids=lambda command: str(command.prog))
+def test_help_fits_a_screen_and_has_a_text_for_every_argument(command: Command) -> None:
+    lines = help_text(command).splitlines()
+    assert lines[0].startswith(f"usage: {command.prog}")
     assert len(lines) <= LINES_MAX
     assert max(map(len, lines)) <= COLUMNS_MAX
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_row_of_the_table_names_a_function_that_makes_a_command(name: str) -> None:
-    parser = Parser(prog=name)
-    COMMANDS[name].add_arguments(parser)
-    assert all(callable(each.get_default("run")) for each in parser.commands())
+@pytest.mark.parametrize("command", commands(), ids=lambda command: str(command.prog))
+def test_every_row_of_the_table_names_a_function_that_makes_a_command(command: Command) -> None:
+    assert callable(command.run) != bool(command.actions)
 
 
 def test_the_page_describes_the_commands_as_they_are() -> None:
@@ -47,12 +62,22 @@ def test_the_page_describes_the_commands_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["serv"], "'serv' is none of serve, health"),
+        (["serv"], "there is no command 'serv'"),
         (["serv"], "did you mean serve?"),
-        (["serve", "--amqp-prt", "1"], "unrecognized arguments: --amqp-prt 1; did you mean --amqp-port?"),
-        (["serve", "--amqp", "1"], "unrecognized arguments: --amqp 1"),
+        (
+            ["serve", "--amqp-prt", "1"],
+            "there is no option --amqp-prt; did you mean --amqp-port? (see emubus serve --help)",
+        ),
+        (["serve", "--amqp", "1"], "there is no option --amqp"),
         (["config", "chek", "f"], "did you mean check?"),
-        ([], "required: COMMAND"),
+        ([], "COMMAND is missing"),
+        (["config"], "ACTION is missing: check, export, schema (see emubus config --help)"),
+        (["config", "check"], "FILE is missing: the Config.json (see emubus config check --help)"),
+        (["--verison"], "there is no option --verison; did you mean --version?"),
+        (["conditions"], "there is no command 'conditions'; did you mean "),
+        (["serve", "extra"], "'extra' is more than `emubus serve [OPTIONS]` takes"),
+        (["send", "q", "--ttl"], "--ttl needs a value: SPAN"),
+        (["serve", "--fresh=1"], "--fresh takes no value"),
     ],
 )
 def test_a_misspelt_word_is_refused_with_the_nearest_one(
@@ -86,25 +111,87 @@ def test_control_characters_of_messages_do_not_reach_the_terminal(emubus: Comman
     assert "\x07" not in shown
 
 
+@pytest.mark.parametrize("words", SHORT_LINES, ids=" ".join)
+def test_a_line_that_is_read_without_click_means_the_same_as_with_it(words: list[str]) -> None:
+    """Two readers of one declaration: the quick one leaves to Click what is not plain."""
+    command = COMMANDS[words[0]].command(words[0])
+    quick = plain(command, words[1:])
+    assert quick is not None
+    assert vars(quick) | {"run": None} == vars(parse(words)) | {"run": None}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["serve", "extra"], ["serve", "--no-such"], ["serve", "--help"], ["serve", "--amqp-port"]),
+        *(
+            ["serve", "--fresh=1"],
+            ["serve", "--host", "-x"],
+            ["health", "--timeout", "x"],
+            ["serve", "--host", "a"] * 2,
+        ),
+        *(["peek"], ["peek", "orders"], ["config"], ["purge", "orders"], ["reset", "--to", "strt"]),
+    ],
+    ids=" ".join,
+)
+def test_a_line_with_arguments_help_or_a_mistake_is_read_by_click(words: list[str]) -> None:
+    assert plain(COMMANDS[words[0]].command(words[0]), words[1:]) is None
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_completion_script_names_commands_and_options(offline: CommandLine, shell: str) -> None:
+def test_a_completion_script_asks_emubus(offline: CommandLine, shell: str) -> None:
     script = offline.done("completion", shell)
-    assert "resubmit" in script
-    assert "amqp-port" in script
-    assert "dead-letter" in script
+    assert f"{COMPLETING}={shell}_complete" in script
+    assert offline.json("completion", shell) == {"shell": shell, "script": script}
 
 
-def test_bash_completes_commands_options_and_actions(offline: CommandLine) -> None:
+def test_bash_completes_commands_options_actions_values_entities_and_files(
+    emubus: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bash = shutil.which("bash")
     assert bash is not None
-    script = offline.done("completion", "bash")
+    script = emubus.done("completion", "bash")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Config.json").touch()
+    program = shlex.join([str(Path(sys.executable).with_name("emubus"))])
 
-    def completed(*words: str) -> list[str]:
-        line = " ".join(f"'{word}'" for word in words)
-        ask = f"COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _emubus; echo ${{COMPREPLY[@]}}"
-        run = [bash, "--norc", "-c", f"{script}\n{ask}"]
-        return subprocess.run(run, capture_output=True, text=True, check=True, timeout=PROGRAM_S_MAX).stdout.split()
+    def completed(*lines: str) -> list[list[str]]:
+        asks = []
+        for line in lines:
+            words = line.split(" ")
+            asks.append(f"COMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}; COMPREPLY=()")
+            asks.append(f"_emubus_completion {program}; echo ${{COMPREPLY[@]}}")
+        run = [bash, "--norc", "-c", "\n".join([script, *asks])]
+        done = subprocess.run(run, capture_output=True, text=True, check=True, timeout=PROGRAM_S_MAX)
+        return [line.split() for line in done.stdout.splitlines()]
 
-    assert completed("emubus", "res") == ["resubmit", "reset"]
-    assert completed("emubus", "clock", "fr") == ["freeze"]
-    assert completed("emubus", "serve", "--amqp") == ["--amqp-port"]
+    assert completed("emubus res", "emubus serve --amqp", "emubus peek new") == [
+        ["resubmit", "reset"],
+        ["--amqp-port"],
+        ["news", "news/all"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("clock fr", ["freeze"]),
+        ("serve --profile pr", ["premium"]),
+        ("serve --profile=pr", ["premium"]),
+        ("serve --conditions throttled,rolling", ["throttled,rolling-upgrade"]),
+        ("serve --config ", ["file"]),
+        ("serve --data ", ["dir"]),
+        ("serve --failp", []),
+        ("show par", ["parts"]),
+        ("settle orders comp", ["complete"]),
+        ("rules news/", ["news/all"]),
+        ("send --url http://127.0.0.1:1 o", []),
+        ("config ch", ["check"]),
+        ("completion b", ["bash"]),
+    ],
+)
+def test_values_entities_and_files_are_completed(emubus: CommandLine, line: str, offered: list[str]) -> None:
+    *words, beginning = line.split(" ")
+    shell = ShellComplete(click_command(completed), {}, "emubus", COMPLETING)
+    found = shell.get_completions(words, beginning)
+    assert [each.value if each.type == "plain" else each.type for each in found] == offered

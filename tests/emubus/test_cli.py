@@ -95,7 +95,8 @@ def test_check_looks_at_the_folder_and_returns_what_was_found(
 
 
 def test_version_and_missing_commands_follow_the_conventions(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments, code in ((["--version"], 0), ([], 2), (["nonsense"], 2), (["serve", "--help"], 0)):
+    assert main(["--version"]) == 0
+    for arguments, code in ((["--version", "--help"], 0), ([], 2), (["nonsense"], 2), (["serve", "--help"], 0)):
         with pytest.raises(SystemExit) as raised:
             main(arguments)
         assert raised.value.code == code

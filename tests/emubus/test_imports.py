@@ -14,6 +14,7 @@ import pytest
 WAIT_S = 60.0
 FOR_SERVERS = ("asyncio", "dataclasses", "emubus.broker", "emubus.config", "emubus.server", "lmdb", "structlog")
 FOR_HTTP = ("aiohttp", "defusedxml", "emubus.web.server", "jinja2", "prometheus_client")
+FOR_CLIENTS = ("argparse", "click")
 FOR_SQL = ("emubus.broker.rules.sql", "lark")
 FOR_CERTIFICATES = ("cryptography", "trustme")
 UNUSED = (
@@ -76,8 +77,12 @@ class Serving:
 @pytest.mark.parametrize(
     ("arguments", "needed", "not_needed"),
     [
-        (("--version",), (), (*FOR_SERVERS, *FOR_HTTP, "emubus.commands.health", "socket")),
-        (("health", "--http-port", "1"), ("socket",), (*FOR_SERVERS, *FOR_HTTP, "http", "ssl", "urllib.request")),
+        (("--version",), (), (*FOR_SERVERS, *FOR_HTTP, *FOR_CLIENTS, "emubus.commands.health", "socket")),
+        (
+            ("health", "--http-port", "1"),
+            ("socket",),
+            (*FOR_SERVERS, *FOR_HTTP, *FOR_CLIENTS, "http", "ssl", "urllib.request"),
+        ),
     ],
 )
 def test_short_commands_import_little(
@@ -85,7 +90,7 @@ def test_short_commands_import_little(
 ) -> None:
     log = python(*arguments, folder=tmp_path).communicate(timeout=WAIT_S)[1]
     found = imported(log)
-    assert {"argparse", "emubus.commands", *needed} <= found
+    assert {"emubus.commands", *needed} <= found
     assert found & {*not_needed} == set()
 
 
@@ -97,7 +102,7 @@ def test_a_start_and_its_health_check_import_nothing_for_http_sql_certificates_a
     server.get("/health")
     found = server.modules()
     assert {*FOR_SERVERS} <= found
-    assert found & {*FOR_HTTP, *FOR_SQL, *FOR_CERTIFICATES, *FOR_FILES, *UNUSED} == set()
+    assert found & {*FOR_HTTP, *FOR_CLIENTS, *FOR_SQL, *FOR_CERTIFICATES, *FOR_FILES, *UNUSED} == set()
 
 
 def test_a_request_imports_the_http_server_and_a_page_its_templates(tmp_path: Path) -> None:

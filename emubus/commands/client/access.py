@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import Final
 from urllib.parse import quote
 
 from ...broker.access import DEFAULT_KEY, sign
 from ...broker.clock import Clock
 from ...exits import EXIT_OK
-from ...options import Option, add_option, port, read_default
+from ...options import Option, port, read_default
+from ..declaring import Command, Parsed
 from .address import Address, add_server_options, address_of
 from .output import add_json, show, span_ms
 
@@ -17,17 +17,15 @@ AMQP_PORT: Final = Option("amqp_port", port, "PORT", "port for AMQP", "5672", br
 DEFAULT_LIFE_MS: Final = 3_600_000
 
 
-def add_token(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("entity", nargs="?", default="", metavar="ENTITY", help="for this entity only")
-    parser.add_argument(
-        "--life", type=span_ms, default=DEFAULT_LIFE_MS, metavar="SPAN", help="how long it is valid (1h)"
-    )
+def add_token(parser: Command) -> None:
+    parser.argument("entity", nargs="?", default="", metavar="ENTITY", help="for this entity only")
+    parser.option("--life", convert=span_ms, default=DEFAULT_LIFE_MS, metavar="SPAN", help="how long it is valid (1h)")
     add_json(parser)
     add_server_options(parser)
-    parser.set_defaults(run=_token)
+    parser.run = _token
 
 
-def _token(parsed: argparse.Namespace) -> int:
+def _token(parsed: Parsed) -> int:
     address = address_of(parsed)
     expires_at = (Clock().now_ms() + parsed.life) // 1000
     resource = quote(f"sb://{host_named(address)}:{address.port}/{parsed.entity}", safe="")
@@ -38,17 +36,17 @@ def _token(parsed: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def add_connection_string(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--entity", metavar="ENTITY", help="add EntityPath for this entity")
-    parser.add_argument("--admin", action="store_true", help="for administration clients: with the port of HTTP")
-    parser.add_argument("--tls", action="store_true", help="for TLS: without UseDevelopmentEmulator")
-    add_option(parser, AMQP_PORT)
+def add_connection_string(parser: Command) -> None:
+    parser.option("--entity", metavar="ENTITY", help="add EntityPath for this entity")
+    parser.switch("--admin", help="for administration clients: with the port of HTTP")
+    parser.switch("--tls", help="for TLS: without UseDevelopmentEmulator")
+    parser.setting(AMQP_PORT)
     add_json(parser)
     add_server_options(parser)
-    parser.set_defaults(run=_connection_string)
+    parser.run = _connection_string
 
 
-def _connection_string(parsed: argparse.Namespace) -> int:
+def _connection_string(parsed: Parsed) -> int:
     address = address_of(parsed)
     number = address.port if parsed.admin else read_default(AMQP_PORT, {"amqp_port": parsed.amqp_port})
     text = written(address, number, tls=parsed.tls)

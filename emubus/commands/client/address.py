@@ -5,7 +5,6 @@ Does not send requests.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -18,16 +17,16 @@ from ...options import (
     HTTP_PORT,
     ConfigError,
     Option,
-    add_option,
     non_empty,
     read_default,
     read_option,
     variables_of_process,
 )
+from ..declaring import Command, Parsed
 
 DEFAULT_HOST: Final = "localhost"
 MEANT: Final = "of_namespace"
-"""Where argparse keeps the namespace: commands may have another `namespace`."""
+"""Where a command keeps the namespace: commands may have another `namespace`."""
 KEY_VARIABLE: Final = "EMUBUS_SAS_KEY"
 
 
@@ -91,22 +90,22 @@ CA: Final = Option(
 )
 
 
-def add_server_options(parser: argparse.ArgumentParser, *, names_namespace: bool = True) -> None:
+def add_server_options(parser: Command, *, names_namespace: bool = True) -> None:
     """Add what names the server and, unless the command has another use of the word, the namespace."""
     if names_namespace:
         help_text = "another namespace than the first"
-        parser.add_argument("--namespace", dest=MEANT, metavar="NAME", help=help_text)
-    add_option(parser, URL)
-    add_option(parser, CONNECTION_STRING)
-    add_option(parser, CA)
+        parser.option("--namespace", name=MEANT, metavar="NAME", help=help_text)
+    parser.setting(URL)
+    parser.setting(CONNECTION_STRING)
+    parser.setting(CA)
 
 
-def address_of(parsed: argparse.Namespace) -> Address:
+def address_of(parsed: Parsed) -> Address:
     """The server that the options or the environment name, and the namespace of a command that has one. ConfigError."""
     return _server_of(parsed)._replace(namespace=named_namespace(parsed))
 
 
-def named_namespace(parsed: argparse.Namespace) -> NamespaceName | None:
+def named_namespace(parsed: Parsed) -> NamespaceName | None:
     """The namespace that an option names. ConfigError."""
     name = getattr(parsed, MEANT, None)
     try:
@@ -115,7 +114,7 @@ def named_namespace(parsed: argparse.Namespace) -> NamespaceName | None:
         raise ConfigError(f"the name of the namespace: {error.description}") from error
 
 
-def _server_of(parsed: argparse.Namespace) -> Address:
+def _server_of(parsed: Parsed) -> Address:
     given = read_option(CONNECTION_STRING, {"connection_string": parsed.connection_string})
     key = variables_of_process().get(KEY_VARIABLE) or None
     key_name = KEY_NAME
@@ -137,14 +136,14 @@ def _server_of(parsed: argparse.Namespace) -> Address:
     return Address("http", DEFAULT_HOST, port, key_name, key, ca_file)
 
 
-def ca_file_of(parsed: argparse.Namespace) -> Path | None:
+def ca_file_of(parsed: Parsed) -> Path | None:
     """The CA that the options or the environment name."""
     return read_option(CA, {"ca": parsed.ca})
 
 
 def text_of(text: str) -> str:
-    """An argument that must not be empty. argparse.ArgumentTypeError."""
+    """An argument that must not be empty. ValueError."""
     try:
         return non_empty(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"is empty; allowed is {error}") from error
+        raise ValueError(f"is empty; allowed is {error}") from error

@@ -6,7 +6,6 @@ connection while the server does.
 
 from __future__ import annotations
 
-import argparse
 import base64
 import http.client
 import json
@@ -19,6 +18,7 @@ from urllib.parse import quote
 from ...exits import EXIT_FAILED, EXIT_NO_SERVER, EXIT_USAGE, CommandError
 from ...kit.answers import Answer, AnswerError, parse_answer
 from ...kit.http_connection import CHUNK_BYTES, CaError, TimedResponse, check_whole, connector, read_whole
+from ..declaring import Parsed
 from .address import Address, address_of
 
 ROOT: Final = "/emubus/v1"
@@ -47,10 +47,11 @@ class Api:
     Refused; AnswerError if it answers as emubus never does; CommandError (exit code 3) if nobody answers.
     """
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, read_s_max: float | None = None) -> None:
         self.address = address
+        self._read_s_max = READ_S_MAX if read_s_max is None else read_s_max
         try:
-            self._connection = connector(*address[:3], READ_S_MAX, address.ca_file)()
+            self._connection = connector(*address[:3], self._read_s_max, address.ca_file)()
         except (CaError, ValueError) as error:
             raise CommandError(str(error), EXIT_USAGE) from error
         self._headers: dict[str, str] = {}
@@ -80,7 +81,8 @@ class Api:
     def send(self, method: str, path: str, data: bytes | Iterator[bytes] | None, headers: dict[str, str]) -> bytes:
         """The body of an answer."""
         with self._answers():
-            return read_whole(self._asked(method, path, data, headers, READ_S_MAX if method == "GET" else CHANGE_S_MAX))
+            limit_s = self._read_s_max if method == "GET" else CHANGE_S_MAX
+            return read_whole(self._asked(method, path, data, headers, limit_s))
 
     def stream(self, path: str, media_type: str) -> Iterator[bytes]:
         """What the API has at `path`, in pieces; there is no limit for their number."""
@@ -173,9 +175,12 @@ class Api:
         self.close()
 
 
-def connect(parsed: argparse.Namespace) -> Api:
-    """The API of the server that the options name; nothing is sent yet. ConfigError."""
-    return Api(address_of(parsed))
+def connect(parsed: Parsed, read_s_max: float | None = None) -> Api:
+    """The API of the server that the options name; nothing is sent yet. ConfigError.
+
+    `read_s_max` is for who waits for less than the server may take (seconds).
+    """
+    return Api(address_of(parsed), read_s_max)
 
 
 def entity_at(path: str) -> str:

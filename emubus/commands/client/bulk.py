@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import Final
 from urllib.parse import unquote
 
@@ -10,6 +9,7 @@ from ...exits import EXIT_FAILED, EXIT_OK, CommandError
 from ...kit.answers import Answer, AnswerError
 from ...options import ConfigError
 from ...terminal import Progress, write_errors
+from ..declaring import Command, Parsed
 from .address import add_server_options
 from .api import connect
 from .output import add_json, show
@@ -22,19 +22,19 @@ JOB_STILL_MAX: Final = 600
 """Looks without a change: five minutes, in which an outage for a test is over."""
 
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
+def _add_common(parser: Command) -> None:
     add_json(parser)
     add_server_options(parser)
 
 
-def add_purge(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("entity", nargs="*", metavar="ENTITY", help="paths of queues, topics or subscriptions")
-    parser.add_argument("--all", action="store_true", help="purge every entity")
+def add_purge(parser: Command) -> None:
+    parser.argument("entity", nargs="*", metavar="ENTITY", help="paths of queues, topics or subscriptions")
+    parser.switch("--all", help="purge every entity")
     _add_common(parser)
-    parser.set_defaults(run=_purge)
+    parser.run = _purge
 
 
-def _purge(parsed: argparse.Namespace) -> int:
+def _purge(parsed: Parsed) -> int:
     if bool(parsed.entity) == parsed.all:
         raise ConfigError("give the entities to purge, or --all")
     progress, count = Progress("purged entities", len(parsed.entity)), 0
@@ -49,14 +49,14 @@ def _purge(parsed: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def add_resubmit(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("entity", metavar="ENTITY", help="path of a queue or subscription (topic/name)")
-    parser.add_argument("number", type=int, nargs="*", metavar="NUMBER", help="only these sequence numbers")
+def add_resubmit(parser: Command) -> None:
+    parser.argument("entity", metavar="ENTITY", help="path of a queue or subscription (topic/name)")
+    parser.argument("number", convert=int, nargs="*", metavar="NUMBER", help="only these sequence numbers")
     _add_common(parser)
-    parser.set_defaults(run=_resubmit)
+    parser.run = _resubmit
 
 
-def _resubmit(parsed: argparse.Namespace) -> int:
+def _resubmit(parsed: Parsed) -> int:
     failures: list[Answer] = []
     count, total, last, progress = 0, 0, 0, None
     with connect(parsed) as api:
@@ -84,31 +84,30 @@ def _resubmit(parsed: argparse.Namespace) -> int:
     return EXIT_FAILED if failures else EXIT_OK
 
 
-def add_job(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("verb", choices=VERBS, metavar="VERB", help=" or ".join(VERBS))
-    parser.add_argument("entity", metavar="ENTITY", help="path of a queue or subscription (topic/name)")
-    parser.add_argument("number", type=int, nargs="*", metavar="NUMBER", help="these sequence numbers")
-    parser.add_argument("--all", action="store_true", help="all messages")
+def add_job(parser: Command) -> None:
+    parser.argument("verb", known=VERBS, metavar="VERB", help=" or ".join(VERBS))
+    parser.argument("entity", metavar="ENTITY", help="path of a queue or subscription (topic/name)")
+    parser.argument("number", convert=int, nargs="*", metavar="NUMBER", help="these sequence numbers")
+    parser.switch("--all", help="all messages")
     add_filter(parser)
-    parser.add_argument("--to", metavar="ENTITY", help="resubmit, move, copy: another queue or topic")
-    parser.add_argument("--reason", metavar="TEXT", help="of dead letters")
+    parser.option("--to", metavar="ENTITY", help="resubmit, move, copy: another queue or topic")
+    parser.option("--reason", metavar="TEXT", help="of dead letters")
     _add_common(parser)
-    parser.set_defaults(run=_job)
+    parser.run = _job
 
 
-def add_filter(parser: argparse.ArgumentParser) -> None:
+def add_filter(parser: Command) -> None:
     """Add the options that say which messages are meant."""
-    parser.add_argument("--where", metavar="SQL", help="those for which an expression as in a rule is true")
-    parser.add_argument("--text", metavar="TEXT", help="those with this text anywhere")
-    parser.add_argument("--state", choices=STATES, metavar="STATE", help=" or ".join(STATES))
-    parser.add_argument("--session", metavar="ID", help="those of this message session")
-    parser.add_argument(
-        "--dead-letters", action="store_const", dest="sub_queue", const="dead-letter", help="of the dead-letter queue"
+    parser.option("--where", metavar="SQL", help="those for which an expression as in a rule is true")
+    parser.option("--text", metavar="TEXT", help="those with this text anywhere")
+    parser.option("--state", known=STATES, metavar="STATE", help=" or ".join(STATES))
+    parser.option("--session", metavar="ID", help="those of this message session")
+    parser.switch(
+        "--dead-letters", name="sub_queue", const="dead-letter", default="active", help="of the dead-letter queue"
     )
-    parser.set_defaults(sub_queue="active")
 
 
-def filter_of(parsed: argparse.Namespace) -> dict[str, str]:
+def filter_of(parsed: Parsed) -> dict[str, str]:
     """The filter of the control API that the options say."""
     given: dict[str, str | None] = {
         "where": parsed.where,
@@ -119,7 +118,7 @@ def filter_of(parsed: argparse.Namespace) -> dict[str, str]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _job(parsed: argparse.Namespace) -> int:
+def _job(parsed: Parsed) -> int:
     chosen = filter_of(parsed)
     if sum((bool(parsed.number), bool(chosen), parsed.all)) != 1:
         raise ConfigError("say which messages: NUMBERs, a filter such as --where, or --all")
@@ -166,20 +165,20 @@ def _progress_of(job: Answer) -> tuple[int, ...]:
     return tuple(job.number(name) for name in ("searched_count", "done_count", "failed_count"))
 
 
-def add_reset(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+def add_reset(parser: Command) -> None:
+    parser.option(
         "--to",
-        choices=["start", "config", "empty"],
+        known=["start", "config", "empty"],
         default="start",
         metavar="STATE",
         help="start (default): entities of the start, no messages, outages and faults, real time; "
         "config: entities of the start, no messages; empty: the present entities, no messages",
     )
     _add_common(parser)
-    parser.set_defaults(run=_reset)
+    parser.run = _reset
 
 
-def _reset(parsed: argparse.Namespace) -> int:
+def _reset(parsed: Parsed) -> int:
     with connect(parsed) as api:
         answer = api.post("/reset", {"to": parsed.to})
     show(parsed, answer, [f"reset to {parsed.to}: removed {answer['message_count']} messages"])

@@ -5,7 +5,6 @@ Knows the names of properties as Config.json has them. Does not know which value
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -22,6 +21,7 @@ from ...config_file.properties import (
 from ...exits import EXIT_FAILED, EXIT_OK
 from ...kit.answers import Answer, AnswerError
 from ...options import ConfigError
+from ..declaring import Command, Parsed
 from .address import add_server_options
 from .api import connect, entity_at
 from .output import add_json, instant, pairs, show, span_ms, table
@@ -35,7 +35,7 @@ _DURATIONS: Final = (Value.DURATION, Value.LIMIT)
 _STATES: Final = ("active", "scheduled", "deferred", "dead-letter")
 
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
+def _add_common(parser: Command) -> None:
     add_json(parser)
     add_server_options(parser)
 
@@ -43,13 +43,13 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 # ---------------------------------------------------------------- ls, show
 
 
-def add_ls(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pattern", nargs="?", default="", metavar="TEXT", help="only entities with this in their path")
+def add_ls(parser: Command) -> None:
+    parser.argument("pattern", nargs="?", default="", metavar="TEXT", help="only entities with this in their path")
     _add_common(parser)
-    parser.set_defaults(run=_ls)
+    parser.run = _ls
 
 
-def _ls(parsed: argparse.Namespace) -> int:
+def _ls(parsed: Parsed) -> int:
     with connect(parsed) as api:
         found = [each for each in api.entities() if parsed.pattern.lower() in each.text("path").lower()]
     rows = [[each["path"], each["kind"], *_counts(each), _notes(each)] for each in found]
@@ -72,13 +72,13 @@ def _notes(entity: Answer) -> str:
     return ", ".join(notes)
 
 
-def add_show(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("entity", metavar="ENTITY", help="path of a queue, topic or subscription (topic/name)")
+def add_show(parser: Command) -> None:
+    parser.argument("entity", metavar="ENTITY", help="path of a queue, topic or subscription (topic/name)")
     _add_common(parser)
-    parser.set_defaults(run=_show)
+    parser.run = _show
 
 
-def _show(parsed: argparse.Namespace) -> int:
+def _show(parsed: Parsed) -> int:
     with connect(parsed) as api:
         at = api.entity(parsed.entity)
         entity, properties = api.get(at), api.get(f"{at}/properties").part("properties")
@@ -127,27 +127,26 @@ def _named(kind: str, properties: Answer) -> Iterable[tuple[str, object]]:
 # ---------------------------------------------------------------- create, update, delete
 
 
-def add_create(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("kind", choices=[*TABLES], metavar="KIND", help="queue, topic or subscription")
-    parser.add_argument("path", metavar="PATH", help="its name; of a subscription topic/name")
-    parser.add_argument("--sessions", action="store_true", help="require message sessions")
-    parser.add_argument("--partitioned", action="store_true", help="with several partitions")
+def add_create(parser: Command) -> None:
+    parser.argument("kind", known=[*TABLES], metavar="KIND", help="queue, topic or subscription")
+    parser.argument("path", metavar="PATH", help="its name; of a subscription topic/name")
+    parser.switch("--sessions", help="require message sessions")
+    parser.switch("--partitioned", help="with several partitions")
     _add_set(parser)
     _add_common(parser)
-    parser.set_defaults(run=_create)
+    parser.run = _create
 
 
-def _add_set(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+def _add_set(parser: Command) -> None:
+    parser.option(
         "--set",
-        action="append",
-        default=[],
+        repeats=True,
         metavar="NAME=VALUE",
         help="a property as in Config.json, such as LockDuration=30s; may be repeated",
     )
 
 
-def _create(parsed: argparse.Namespace) -> int:
+def _create(parsed: Parsed) -> int:
     properties = properties_of(parsed.kind, parsed.set)
     if parsed.sessions:
         properties["requires_session"] = True
@@ -201,7 +200,7 @@ def _node(kind: Value, text: str) -> JsonNode:
             return JsonNode(UNLIMITED_TEXT, 0, 0)
         try:
             return JsonNode(f"PT{span_ms(text) / 1000:.3f}S", 0, 0)
-        except argparse.ArgumentTypeError:
+        except ValueError:
             return JsonNode(text, 0, 0)
     if kind in (Value.TEXT, Value.TARGET, Value.STATUS):
         return JsonNode(text, 0, 0)
@@ -211,14 +210,14 @@ def _node(kind: Value, text: str) -> JsonNode:
         return JsonNode(text, 0, 0)
 
 
-def add_update(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("entity", metavar="ENTITY", help="path of a queue, topic or subscription (topic/name)")
+def add_update(parser: Command) -> None:
+    parser.argument("entity", metavar="ENTITY", help="path of a queue, topic or subscription (topic/name)")
     _add_set(parser)
     _add_common(parser)
-    parser.set_defaults(run=_update)
+    parser.run = _update
 
 
-def _update(parsed: argparse.Namespace) -> int:
+def _update(parsed: Parsed) -> int:
     if not parsed.set:
         raise ConfigError("nothing to change: give --set NAME=VALUE")
     with connect(parsed) as api:
@@ -229,13 +228,13 @@ def _update(parsed: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def add_delete(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("entity", nargs="+", metavar="ENTITY", help="paths of queues, topics or subscriptions")
+def add_delete(parser: Command) -> None:
+    parser.argument("entity", nargs="+", metavar="ENTITY", help="paths of queues, topics or subscriptions")
     _add_common(parser)
-    parser.set_defaults(run=_delete)
+    parser.run = _delete
 
 
-def _delete(parsed: argparse.Namespace) -> int:
+def _delete(parsed: Parsed) -> int:
     from .api import Refused
 
     deleted: list[str] = []

@@ -6,7 +6,6 @@ where the report goes. Does not know what a condition does.
 
 from __future__ import annotations
 
-import argparse
 import select
 from collections import Counter
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from ...kit.answers import Answer, AnswerError
 from ...kit.exercise import Step, steps
 from ...options import ConfigError, names
 from ...terminal import Progress, json_text, safe
+from ..declaring import Command, Parsed
 from .address import add_server_options
 from .api import Api, connect
 from .output import add_json, instant, show, table
@@ -30,17 +30,21 @@ STRIKES_SHOWN: Final = 100
 """Strikes of a step in the Markdown report; the JSON report has all that the server lists."""
 
 
-def add_exercise(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--minutes", type=_minutes, default=10.0, metavar="N", help="how long it lasts in all (10)")
-    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="of the order, and of all conditions (0)")
-    parser.add_argument("--presets", type=names, default=tuple(PRESETS), metavar="NAME,…", help="these only (all)")
-    parser.add_argument("--entity", metavar="ENTITY", help="strike this entity only")
-    parser.add_argument(
-        "--report", type=Path, default=Path("exercise"), metavar="FILE", help="writes FILE.json and FILE.md (exercise)"
+def add_exercise(parser: Command) -> None:
+    parser.option("--minutes", convert=_minutes, default=10.0, metavar="N", help="how long it lasts in all (10)")
+    parser.option("--seed", convert=_seed, default=0, metavar="N", help="of the order, and of all conditions (0)")
+    parser.option("--presets", convert=names, default=tuple(PRESETS), metavar="NAME,…", help="these only (all)")
+    parser.option("--entity", metavar="ENTITY", help="strike this entity only")
+    parser.option(
+        "--report",
+        convert=Path,
+        default=Path("exercise"),
+        metavar="FILE",
+        help="writes FILE.json and FILE.md (exercise)",
     )
     add_json(parser)
     add_server_options(parser)
-    parser.set_defaults(run=_exercise)
+    parser.run = _exercise
 
 
 def _minutes(text: str) -> float:
@@ -49,17 +53,17 @@ def _minutes(text: str) -> float:
     except ValueError:
         minutes = 0.0
     if not 0.001 <= minutes <= 10_000:
-        raise argparse.ArgumentTypeError(f"is {text!r}; allowed is 0.001 to 10000")
+        raise ValueError(f"is {text!r}; allowed is 0.001 to 10000")
     return minutes
 
 
 def _seed(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 16 and int(text) <= SEED_MAX):
-        raise argparse.ArgumentTypeError(f"is {text!r}; allowed is 0 to {SEED_MAX}")
+        raise ValueError(f"is {text!r}; allowed is 0 to {SEED_MAX}")
     return int(text)
 
 
-def _exercise(parsed: argparse.Namespace) -> int:
+def _exercise(parsed: Parsed) -> int:
     """Run all steps; the report is written whatever happens. ConfigError, CommandError."""
     unknown = [each for each in parsed.presets if each not in PRESETS]
     if unknown:

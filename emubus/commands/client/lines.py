@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from ...exits import EXIT_FAILED, EXIT_OK
 from ...kit.answers import Answer
 from ...options import ConfigError
 from ...terminal import safe_json_pieces, write_errors, write_json_pieces, write_lines
+from ..declaring import Command, Parsed
 from .address import add_server_options
 from .api import connect
 from .bulk import add_filter, failures_of, filter_of
@@ -22,15 +22,15 @@ JSON_LINES: Final = "application/jsonl"
 CHUNK_BYTES: Final = 64 << 10
 
 
-def add_export(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("entity", metavar="ENTITY", help="path of a queue or subscription (topic/name)")
-    parser.add_argument("--file", type=Path, metavar="FILE", help="write to this file instead of stdout")
+def add_export(parser: Command) -> None:
+    parser.argument("entity", metavar="ENTITY", help="path of a queue or subscription (topic/name)")
+    parser.option("--file", convert=Path, metavar="FILE", help="write to this file instead of stdout")
     add_filter(parser)
     add_server_options(parser)
-    parser.set_defaults(run=_export)
+    parser.run = _export
 
 
-def _export(parsed: argparse.Namespace) -> int:
+def _export(parsed: Parsed) -> int:
     query = urlencode({"sub_queue": parsed.sub_queue, **filter_of(parsed)})
     with connect(parsed) as api:
         at = f"{api.entity(parsed.entity)}/messages/lines?{query}"
@@ -47,7 +47,7 @@ def _export(parsed: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def import_messages(parsed: argparse.Namespace) -> int:
+def import_messages(parsed: Parsed) -> int:
     """Send the messages of the file `parsed.lines` (-: stdin) to `parsed.entity`. ConfigError."""
     try:
         file = sys.stdin.buffer if str(parsed.lines) == "-" else parsed.lines.open("rb")
@@ -64,7 +64,7 @@ def _chunks(file: BinaryIO) -> Iterator[bytes]:
         yield chunk
 
 
-def _shown(parsed: argparse.Namespace, answer: Answer) -> int:
+def _shown(parsed: Parsed, answer: Answer) -> int:
     errors = failures_of(answer.parts("failures"), "line")
     show(parsed, answer, [f"sent {answer['sent_count']} messages, {answer['failed_count']} failed"])
     write_errors(f"line {each}" for each in errors)

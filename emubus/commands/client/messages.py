@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import base64
 import sys
 from collections.abc import Iterator
@@ -14,9 +13,10 @@ from ...exits import EXIT_FAILED, EXIT_OK
 from ...kit.answers import Answer, AnswerError
 from ...options import ConfigError
 from ...terminal import Progress, one_line, write_errors
+from ..declaring import Command, Parsed
 from .address import add_server_options
 from .api import Api, connect
-from .output import add_json, count_of, instant, show, span_ms, table
+from .output import add_json, count_of, instant, numbers_of, show, span_ms, table
 
 SEND_AT_ONCE: Final = 100
 SEND_AT_ONCE_BYTES: Final = 4 << 20
@@ -28,43 +28,42 @@ SUB_QUEUES: Final = ("active", "dead-letter", "transfer-dead-letter")
 _TEXTS: Final = ("message_id", "session_id", "subject", "correlation_id", "content_type", "reply_to", "partition_key")
 
 
-def _add_entity(parser: argparse.ArgumentParser, what: str = "path of a queue or subscription (topic/name)") -> None:
-    parser.add_argument("entity", metavar="ENTITY", help=what)
+def _add_entity(parser: Command, what: str = "path of a queue or subscription (topic/name)") -> None:
+    parser.argument("entity", metavar="ENTITY", help=what)
 
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
+def _add_common(parser: Command) -> None:
     add_json(parser)
     add_server_options(parser)
 
 
-def _add_sub_queue(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--dead-letters", action="store_const", dest="sub_queue", const="dead-letter", help="of the dead-letter queue"
+def _add_sub_queue(parser: Command) -> None:
+    parser.switch(
+        "--dead-letters", name="sub_queue", const="dead-letter", default="active", help="of the dead-letter queue"
     )
-    parser.add_argument("--sub-queue", choices=SUB_QUEUES, metavar="NAME", help=" or ".join(SUB_QUEUES))
-    parser.set_defaults(sub_queue="active")
+    parser.option("--sub-queue", known=SUB_QUEUES, metavar="NAME", help=" or ".join(SUB_QUEUES))
 
 
 # ---------------------------------------------------------------- send
 
 
-def add_send(parser: argparse.ArgumentParser) -> None:
+def add_send(parser: Command) -> None:
     _add_entity(parser, "name of a queue or topic")
-    parser.add_argument("body", nargs="?", metavar="BODY", help="the body; without it stdin is read")
-    parser.add_argument("-d", "--data", dest="data", metavar="BODY", help="the body, as in curl")
-    parser.add_argument("--file", type=Path, metavar="FILE", help="the body is this file")
-    parser.add_argument("--lines", action="store_true", help="each line of stdin or FILE is a message")
-    parser.add_argument("--count", type=count_of, default=1, metavar="N", help="send it N times")
+    parser.argument("body", nargs="?", metavar="BODY", help="the body; without it stdin is read")
+    parser.option("-d", "--data", name="data", metavar="BODY", help="the body, as in curl")
+    parser.option("--file", convert=Path, metavar="FILE", help="the body is this file")
+    parser.switch("--lines", help="each line of stdin or FILE is a message")
+    parser.option("--count", convert=count_of, default=1, metavar="N", help="send it N times")
     for name in _TEXTS:
-        parser.add_argument(f"--{name.replace('_', '-')}", metavar="TEXT")
-    parser.add_argument("--property", action="append", default=[], metavar="NAME=VALUE", help="may be repeated")
-    parser.add_argument("--ttl", type=span_ms, metavar="SPAN", help="time to live, such as 30s")
-    parser.add_argument("--delay", type=span_ms, metavar="SPAN", help="schedule it so far from now")
+        parser.option(f"--{name.replace('_', '-')}", metavar="TEXT")
+    parser.option("--property", repeats=True, metavar="NAME=VALUE", help="may be repeated")
+    parser.option("--ttl", convert=span_ms, metavar="SPAN", help="time to live, such as 30s")
+    parser.option("--delay", convert=span_ms, metavar="SPAN", help="schedule it so far from now")
     _add_common(parser)
-    parser.set_defaults(run=_send)
+    parser.run = _send
 
 
-def _send(parsed: argparse.Namespace) -> int:
+def _send(parsed: Parsed) -> int:
     message = {name: getattr(parsed, name) for name in _TEXTS if getattr(parsed, name) is not None}
     message["application_properties"] = dict(map(_property, parsed.property))
     message |= {name: value for name, value in (("ttl_ms", parsed.ttl), ("delay_ms", parsed.delay)) if value}
@@ -82,7 +81,7 @@ def _send(parsed: argparse.Namespace) -> int:
     return EXIT_FAILED if failed else EXIT_OK
 
 
-def _bodies(parsed: argparse.Namespace) -> Iterator[bytes]:
+def _bodies(parsed: Parsed) -> Iterator[bytes]:
     texts = [each for each in (parsed.body, parsed.data) if each is not None]
     if len(texts) > 1 or (texts and (parsed.file is not None or parsed.lines)):
         raise ConfigError("BODY, --data, --file and --lines exclude each other: give BODY alone")
@@ -148,19 +147,19 @@ def _sent_lines(results: list[Answer]) -> Iterator[str]:
 # ---------------------------------------------------------------- peek
 
 
-def add_peek(parser: argparse.ArgumentParser) -> None:
+def add_peek(parser: Command) -> None:
     _add_entity(parser)
     _add_sub_queue(parser)
-    parser.add_argument("--count", type=count_of, default=50, metavar="N", help="at most N messages (50)")
-    parser.add_argument("--from", type=int, default=0, dest="first", metavar="NUMBER", help="from this sequence number")
-    parser.add_argument("--session", metavar="ID", help="only this message session")
-    parser.add_argument("--partition", type=int, metavar="N", help="only this partition")
-    parser.add_argument("--body", action="store_true", help="print whole bodies, nothing else")
+    parser.option("--count", convert=count_of, default=50, metavar="N", help="at most N messages (50)")
+    parser.option("--from", name="first", convert=int, default=0, metavar="NUMBER", help="from this sequence number")
+    parser.option("--session", metavar="ID", help="only this message session")
+    parser.option("--partition", convert=int, metavar="N", help="only this partition")
+    parser.switch("--body", help="print whole bodies, nothing else")
     _add_common(parser)
-    parser.set_defaults(run=_peek)
+    parser.run = _peek
 
 
-def _peek(parsed: argparse.Namespace) -> int:
+def _peek(parsed: Parsed) -> int:
     query = f"sub_queue={parsed.sub_queue}"
     query += "" if parsed.session is None else f"&session_id={quote(parsed.session, safe='')}"
     query += "" if parsed.partition is None else f"&partition_id={parsed.partition}"
@@ -214,27 +213,27 @@ def body_text(message: Answer) -> str:
 # ---------------------------------------------------------------- receive, settle
 
 
-def add_receive(parser: argparse.ArgumentParser) -> None:
+def add_receive(parser: Command) -> None:
     _add_entity(parser)
     _add_sub_queue(parser)
-    parser.add_argument("--count", type=count_of, default=1, metavar="N", help="at most N messages (1)")
-    parser.add_argument("--wait", type=span_ms, default=0, metavar="SPAN", help="wait for the first, at most 60s")
-    parser.add_argument("--session", metavar="ID", help="this message session; default: the next one with messages")
-    parser.add_argument(
+    parser.option("--count", convert=count_of, default=1, metavar="N", help="at most N messages (1)")
+    parser.option("--wait", convert=span_ms, default=0, metavar="SPAN", help="wait for the first, at most 60s")
+    parser.option("--session", metavar="ID", help="this message session; default: the next one with messages")
+    parser.option(
         "--then",
-        choices=["complete", "abandon", "dead-letter", "defer", "lock"],
+        known=["complete", "abandon", "dead-letter", "defer", "lock"],
         default="complete",
         metavar="OUTCOME",
         help="complete (default), abandon, dead-letter, defer, or lock: settle later",
     )
-    parser.add_argument("--reason", metavar="TEXT", help="of a dead letter")
-    parser.add_argument("--deferred", type=int, nargs="+", default=[], metavar="NUMBER", help="these deferred messages")
-    parser.add_argument("--body", action="store_true", help="print whole bodies, nothing else")
+    parser.option("--reason", metavar="TEXT", help="of a dead letter")
+    parser.option("--deferred", convert=numbers_of, default=(), metavar="NUMBER,…", help="these deferred messages")
+    parser.switch("--body", help="print whole bodies, nothing else")
     _add_common(parser)
-    parser.set_defaults(run=_receive)
+    parser.run = _receive
 
 
-def _receive(parsed: argparse.Namespace) -> int:
+def _receive(parsed: Parsed) -> int:
     asked = {
         "count": min(parsed.count, PEEK_AT_ONCE),
         "timeout_ms": min(parsed.wait, 60_000),
@@ -262,30 +261,30 @@ def _receive(parsed: argparse.Namespace) -> int:
     return EXIT_OK if messages else EXIT_FAILED
 
 
-def add_settle(parser: argparse.ArgumentParser) -> None:
+def add_settle(parser: Command) -> None:
     _add_entity(parser)
-    parser.add_argument(
+    parser.argument(
         "outcome",
-        choices=["complete", "abandon", "dead-letter", "defer"],
+        known=["complete", "abandon", "dead-letter", "defer"],
         metavar="OUTCOME",
         help="complete, abandon, dead-letter or defer",
     )
-    parser.add_argument("token", nargs="+", metavar="TOKEN", help="lock tokens, from receive --then lock")
+    parser.argument("token", nargs="+", metavar="TOKEN", help="lock tokens, from receive --then lock")
     _add_sub_queue(parser)
-    parser.add_argument("--reason", metavar="TEXT", help="of a dead letter")
-    parser.add_argument("--description", metavar="TEXT", help="of a dead letter")
+    parser.option("--reason", metavar="TEXT", help="of a dead letter")
+    parser.option("--description", metavar="TEXT", help="of a dead letter")
     _add_common(parser)
-    parser.set_defaults(run=_settle)
+    parser.run = _settle
 
 
-def _settle(parsed: argparse.Namespace) -> int:
+def _settle(parsed: Parsed) -> int:
     with connect(parsed) as api:
         answer = _settled(api, parsed)
     show(parsed, answer, [f"settled: {answer['settled_count']} ({parsed.outcome})"])
     return EXIT_OK
 
 
-def _settled(api: Api, parsed: argparse.Namespace) -> Answer:
+def _settled(api: Api, parsed: Parsed) -> Answer:
     return api.post(
         f"{api.entity(parsed.entity)}/settle",
         {

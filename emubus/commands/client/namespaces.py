@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-import argparse
-
 from ...broker.errors import BrokerError
 from ...broker.model.profiles import Profile
 from ...broker.names import NamespaceName
 from ...exits import EXIT_OK
 from ...options import ConfigError, port
+from ..declaring import Command, Parsed
 from .address import add_server_options
 from .api import connect
 from .output import add_json, show, table
 
 
-def add_namespace(parser: argparse.ArgumentParser) -> None:
+def add_namespace(parser: Command) -> None:
     """Add the arguments of `namespace`."""
-    parser.add_argument(
+    parser.argument(
         "action",
         nargs="?",
-        choices=["list", "create", "delete"],
+        known=["list", "create", "delete"],
         default="list",
         metavar="ACTION",
         help="list (default), create or delete",
     )
-    parser.add_argument("name", nargs="?", metavar="NAME", help="name of the namespace")
-    parser.add_argument("--profile", choices=[*Profile], metavar="NAME", help="create: its profile (that of the first)")
-    parser.add_argument("--port", metavar="PORT", help="create: a port of its own, 0 for a free one")
+    parser.argument("name", nargs="?", metavar="NAME", help="name of the namespace")
+    parser.option("--profile", known=[*Profile], metavar="NAME", help="create: its profile (that of the first)")
+    parser.option("--port", metavar="PORT", help="create: a port of its own, 0 for a free one")
     add_json(parser)
     add_server_options(parser, names_namespace=False)
-    parser.set_defaults(run=_namespace)
+    parser.run = _namespace
 
 
-def _namespace(parsed: argparse.Namespace) -> int:
+def _namespace(parsed: Parsed) -> int:
     """List, make or delete; the exit code. ConfigError, CommandError."""
     if (parsed.name is None) != (parsed.action == "list"):
         raise ConfigError("create and delete need the NAME of a namespace, list has none")

@@ -5,19 +5,19 @@ Does not know terminals: `emubus/terminal.py` does.
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from ...terminal import Heading, safe, write_json, write_lines
+from ..declaring import Command, Parsed
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")
+def add_json(parser: Command) -> None:
+    parser.switch("--json", help="print JSON")
 
 
-def show(parsed: argparse.Namespace, answer: object, lines: Iterable[str]) -> None:
+def show(parsed: Parsed, answer: object, lines: Iterable[str]) -> None:
     """Print an answer as JSON, or as `lines` for people."""
     if parsed.json:
         write_json(answer)
@@ -67,17 +67,25 @@ def instant(at: int | None) -> str | None:
 
 
 def span_ms(text: str) -> int:
-    """A duration in milliseconds: `500ms`, `30s`, `5m`, `1h`, `2d`, or ISO 8601. argparse.ArgumentTypeError."""
+    """A duration in milliseconds: `500ms`, `30s`, `5m`, `1h`, `2d`, or ISO 8601. ValueError."""
     from ...codec.durations import parse_time  # only for an argument that is one
 
     try:
         return parse_time(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"is {text!r}; allowed is 500ms, 30s, 5m, 1h, 2d or PT30S") from None
+        raise ValueError(f"is {text!r}; allowed is 500ms, 30s, 5m, 1h, 2d or PT30S") from None
+
+
+def numbers_of(text: str) -> list[int]:
+    """Sequence numbers, separated by commas. ValueError."""
+    parts = [each.strip() for each in text.split(",")]
+    if not all(each.isascii() and each.isdecimal() and len(each) <= 19 for each in parts):
+        raise ValueError(f"is {text!r}; allowed are whole numbers, separated by commas")
+    return [int(each) for each in parts]
 
 
 def count_of(text: str) -> int:
-    """A whole number of 1 or more. argparse.ArgumentTypeError."""
+    """A whole number of 1 or more. ValueError."""
     if not (text.isascii() and text.isdecimal() and int(text[:18]) > 0):
-        raise argparse.ArgumentTypeError(f"is {text!r}; allowed is a whole number of 1 or more")
+        raise ValueError(f"is {text!r}; allowed is a whole number of 1 or more")
     return int(text[:18])

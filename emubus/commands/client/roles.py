@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 from urllib.parse import urlencode
 
 from ...broker.errors import BrokerError
 from ...broker.roles import Role, RoleAssignment
 from ...exits import EXIT_OK
 from ...options import ConfigError
+from ..declaring import Command, Parsed
 from .address import add_server_options
 from .api import connect
 from .output import add_json, show, table
@@ -16,25 +16,25 @@ from .output import add_json, show, table
 NOT_COUNTED = "Clients need no roles: the server runs without --auth rbac."
 
 
-def add_role(parser: argparse.ArgumentParser) -> None:
+def add_role(parser: Command) -> None:
     """Add the arguments of `role`."""
-    parser.add_argument(
+    parser.argument(
         "action",
         nargs="?",
-        choices=["list", "assign", "remove"],
+        known=["list", "assign", "remove"],
         default="list",
         metavar="ACTION",
         help="list (default), assign or remove",
     )
-    parser.add_argument("identity", nargs="?", metavar="IDENTITY", help="client id, object id or id of the resource")
-    parser.add_argument("role", nargs="?", metavar="ROLE", help=", ".join(each.short for each in Role))
-    parser.add_argument("entity", nargs="?", metavar="ENTITY", help="default: the whole namespace")
+    parser.argument("identity", nargs="?", metavar="IDENTITY", help="client id, object id or id of the resource")
+    parser.argument("role", nargs="?", metavar="ROLE", help=", ".join(each.short for each in Role))
+    parser.argument("entity", nargs="?", metavar="ENTITY", help="default: the whole namespace")
     add_json(parser)
     add_server_options(parser)
-    parser.set_defaults(run=_role)
+    parser.run = _role
 
 
-def _role(parsed: argparse.Namespace) -> int:
+def _role(parsed: Parsed) -> int:
     if (parsed.role is None) != (parsed.action == "list") or (parsed.action == "list" and parsed.identity is not None):
         raise ConfigError("`emubus role assign` and `emubus role remove` need an IDENTITY and a ROLE; list has neither")
     if parsed.action == "list":

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from urllib.parse import quote
 
 from ...exits import EXIT_OK
 from ...kit.answers import Answer
 from ...options import ConfigError
+from ..declaring import Command, Parsed
 from .address import add_server_options
 from .api import connect
 from .output import add_json, show, table
 
 
-def add_rules(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("subscription", metavar="SUBSCRIPTION", help="topic/name")
-    parser.add_argument("--add", metavar="RULE", help="add a rule; without a filter it matches all messages")
-    parser.add_argument("--remove", metavar="RULE", help="remove a rule")
-    parser.add_argument("--sql", metavar="SQL", help="--add: the filter, such as \"price > 10 AND sys.Label = 'x'\"")
-    parser.add_argument(
+def add_rules(parser: Command) -> None:
+    parser.argument("subscription", metavar="SUBSCRIPTION", help="topic/name")
+    parser.option("--add", metavar="RULE", help="add a rule; without a filter it matches all messages")
+    parser.option("--remove", metavar="RULE", help="remove a rule")
+    parser.option("--sql", metavar="SQL", help="--add: the filter, such as \"price > 10 AND sys.Label = 'x'\"")
+    parser.option(
         "--equal",
-        action="append",
-        default=[],
+        repeats=True,
         metavar="NAME=VALUE",
         help="with --add: a property that must be equal; label, to, session_id, … or your own; may be repeated",
     )
-    parser.add_argument("--action", metavar="SQL", help='with --add: the action, such as "SET seen = TRUE"')
+    parser.option("--action", metavar="SQL", help='with --add: the action, such as "SET seen = TRUE"')
     add_json(parser)
     add_server_options(parser)
-    parser.set_defaults(run=_rules)
+    parser.run = _rules
 
 
 _SYSTEM = (
@@ -44,7 +43,7 @@ _SYSTEM = (
 )
 
 
-def _rules(parsed: argparse.Namespace) -> int:
+def _rules(parsed: Parsed) -> int:
     if parsed.add is not None and parsed.remove is not None:
         raise ConfigError("give --add or --remove, not both")
     if parsed.add is None and (parsed.sql or parsed.equal or parsed.action):
@@ -73,7 +72,7 @@ def _rule_at(at: str, name: str) -> str:
     return f"{at}/{quote(name, safe='')}"
 
 
-def _asked(parsed: argparse.Namespace) -> dict[str, object]:
+def _asked(parsed: Parsed) -> dict[str, object]:
     chosen: dict[str, object] = {"kind": "true"}
     if parsed.sql:
         chosen = {"kind": "sql", "expression": parsed.sql}

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
-
 from ...exits import EXIT_OK
+from ..declaring import Command, Parsed
 from .address import add_server_options
 from .api import connect
 from .output import add_json, instant, show, table
 
 
-def add_sessions(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("entity", metavar="ENTITY", help="path of a queue or subscription (topic/name)")
-    parser.add_argument("--release", metavar="ID", help="end the lock of this session; its receiver loses it")
+def add_sessions(parser: Command) -> None:
+    parser.argument("entity", metavar="ENTITY", help="path of a queue or subscription (topic/name)")
+    parser.option("--release", metavar="ID", help="end the lock of this session; its receiver loses it")
     add_json(parser)
     add_server_options(parser)
-    parser.set_defaults(run=_sessions)
+    parser.run = _sessions
 
 
-def _sessions(parsed: argparse.Namespace) -> int:
+def _sessions(parsed: Parsed) -> int:
     with connect(parsed) as api:
         at = f"{api.entity(parsed.entity)}/sessions"
         if parsed.release is not None:
@@ -41,16 +40,16 @@ def _sessions(parsed: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def add_connections(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--drop", action="store_true", help="drop all, or those with a link to ENTITY")
-    parser.add_argument("--entity", metavar="ENTITY", help="only connections with a link to this entity")
-    parser.add_argument("--number", metavar="N", type=int, help="with --drop: only this connection")
+def add_connections(parser: Command) -> None:
+    parser.switch("--drop", help="drop all, or those with a link to ENTITY")
+    parser.option("--entity", metavar="ENTITY", help="only connections with a link to this entity")
+    parser.option("--number", metavar="N", convert=int, help="with --drop: only this connection")
     add_json(parser)
     add_server_options(parser)
-    parser.set_defaults(run=_connections)
+    parser.run = _connections
 
 
-def _connections(parsed: argparse.Namespace) -> int:
+def _connections(parsed: Parsed) -> int:
     with connect(parsed) as api:
         if parsed.drop and parsed.number is not None:
             dropped = api.call("DELETE", f"/connections/{parsed.number}")

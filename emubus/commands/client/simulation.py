@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 from urllib.parse import quote
 
 from ...exits import EXIT_OK
 from ...options import ConfigError
+from ..declaring import Command, Parsed
 from .address import add_server_options
 from .api import connect
 from .output import add_json, count_of, instant, pairs, show, span_ms, table
 
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
+def _add_common(parser: Command) -> None:
     add_json(parser)
     add_server_options(parser)
 
@@ -20,23 +20,21 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 # ---------------------------------------------------------------- clock
 
 
-def add_clock(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+def add_clock(parser: Command) -> None:
+    parser.argument(
         "action",
         nargs="?",
-        choices=["show", "advance", "freeze", "thaw"],
+        known=["show", "advance", "freeze", "thaw"],
         default="show",
         metavar="ACTION",
         help="show (default), advance, freeze or thaw",
     )
-    parser.add_argument(
-        "by", nargs="?", type=span_ms, metavar="SPAN", help="with advance: how far, such as 30s, 5m, 2d"
-    )
+    parser.argument("by", nargs="?", convert=span_ms, metavar="SPAN", help="with advance: how far, such as 30s, 5m, 2d")
     _add_common(parser)
-    parser.set_defaults(run=_clock)
+    parser.run = _clock
 
 
-def _clock(parsed: argparse.Namespace) -> int:
+def _clock(parsed: Parsed) -> int:
     if (parsed.action == "advance") != (parsed.by is not None):
         raise ConfigError("`emubus clock advance` needs a SPAN such as 5m; the other actions have none")
     with connect(parsed) as api:
@@ -53,25 +51,25 @@ def _clock(parsed: argparse.Namespace) -> int:
 # ---------------------------------------------------------------- outage
 
 
-def add_outage(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+def add_outage(parser: Command) -> None:
+    parser.argument(
         "action",
         nargs="?",
-        choices=["show", "down", "slow", "failing", "full", "end"],
+        known=["show", "down", "slow", "failing", "full", "end"],
         default="show",
         metavar="ACTION",
         help="show (default); down, slow, failing or full: begin an outage; end: end all, or those of STORE",
     )
-    parser.add_argument("store", nargs="*", type=int, metavar="STORE", help="numbers of messaging stores, from 0")
-    parser.add_argument(
-        "--for", type=span_ms, dest="duration", metavar="SPAN", help="how long; default: until it is ended"
+    parser.argument("store", nargs="*", convert=int, metavar="STORE", help="numbers of messaging stores, from 0")
+    parser.option(
+        "--for", name="duration", convert=span_ms, metavar="SPAN", help="how long; default: until it is ended"
     )
-    parser.add_argument("--delay", type=span_ms, default=1_000, metavar="SPAN", help="slow: added to each commit (1s)")
+    parser.option("--delay", convert=span_ms, default=1000, metavar="SPAN", help="slow: added to each commit (1s)")
     _add_common(parser)
-    parser.set_defaults(run=_outage)
+    parser.run = _outage
 
 
-def _outage(parsed: argparse.Namespace) -> int:
+def _outage(parsed: Parsed) -> int:
     begins = parsed.action not in ("show", "end")
     if begins and not parsed.store:
         raise ConfigError(f"`emubus outage {parsed.action}` needs the numbers of the stores")
@@ -94,30 +92,26 @@ def _outage(parsed: argparse.Namespace) -> int:
 # ---------------------------------------------------------------- fault
 
 
-def add_fault(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+def add_fault(parser: Command) -> None:
+    parser.argument(
         "action",
         nargs="?",
-        choices=["show", "add", "clear"],
+        known=["show", "add", "clear"],
         default="show",
         metavar="ACTION",
         help="show (default), add or clear",
     )
-    parser.add_argument(
-        "what", nargs="?", metavar="KIND|ID", help="add: the kind, such as server-busy; clear: one fault"
-    )
-    parser.add_argument("--entity", metavar="ENTITY", help="only operations on this entity")
-    parser.add_argument(
-        "--operation", action="append", default=[], metavar="NAME", help="such as send; may be repeated"
-    )
-    parser.add_argument("--count", type=count_of, metavar="N", help="how often; default: until it is cleared")
-    parser.add_argument("--probability", type=float, default=1.0, metavar="P", help="each time, from 0 to 1 (1)")
-    parser.add_argument("--delay", type=span_ms, default=1_000, metavar="SPAN", help="of confirmations (1s)")
+    parser.argument("what", nargs="?", metavar="KIND|ID", help="add: the kind, such as server-busy; clear: one fault")
+    parser.option("--entity", metavar="ENTITY", help="only operations on this entity")
+    parser.option("--operation", repeats=True, metavar="NAME", help="such as send; may be repeated")
+    parser.option("--count", convert=count_of, metavar="N", help="how often; default: until it is cleared")
+    parser.option("--probability", convert=float, default=1.0, metavar="P", help="each time, from 0 to 1 (1)")
+    parser.option("--delay", convert=span_ms, default=1000, metavar="SPAN", help="of confirmations (1s)")
     _add_common(parser)
-    parser.set_defaults(run=_fault)
+    parser.run = _fault
 
 
-def _fault(parsed: argparse.Namespace) -> int:
+def _fault(parsed: Parsed) -> int:
     with connect(parsed) as api:
         if parsed.action == "add":
             if parsed.what is None:
@@ -145,7 +139,7 @@ def _fault(parsed: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _asked(parsed: argparse.Namespace) -> dict[str, object]:
+def _asked(parsed: Parsed) -> dict[str, object]:
     return {
         "kind": parsed.what,
         "entity": parsed.entity,

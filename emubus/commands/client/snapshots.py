@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -12,6 +11,7 @@ from ...broker.names import SnapshotName
 from ...exits import EXIT_OK
 from ...kit.http_connection import CHUNK_BYTES
 from ...options import ConfigError
+from ..declaring import Command, Parsed
 from .address import add_server_options
 from .api import connect
 from .output import add_json, instant, show, table
@@ -20,23 +20,23 @@ ARCHIVE: Final = "application/x-tar"
 _DONE: Final = {"take": "took", "restore": "restored", "delete": "deleted", "upload": "uploaded"}
 
 
-def add_snapshot(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+def add_snapshot(parser: Command) -> None:
+    parser.argument(
         "action",
         nargs="?",
-        choices=["list", "take", "restore", "delete", "download", "upload"],
+        known=["list", "take", "restore", "delete", "download", "upload"],
         default="list",
         metavar="ACTION",
         help="list (default), take, restore, delete, download or upload",
     )
-    parser.add_argument("name", nargs="?", metavar="NAME", help="name of the snapshot")
-    parser.add_argument("--file", type=Path, metavar="FILE", help="the archive to write or read (NAME.tar)")
+    parser.argument("name", nargs="?", metavar="NAME", help="name of the snapshot")
+    parser.option("--file", convert=Path, metavar="FILE", help="the archive to write or read (NAME.tar)")
     add_json(parser)
     add_server_options(parser)
-    parser.set_defaults(run=_snapshot)
+    parser.run = _snapshot
 
 
-def _snapshot(parsed: argparse.Namespace) -> int:
+def _snapshot(parsed: Parsed) -> int:
     if (parsed.name is None) != (parsed.action == "list"):
         raise ConfigError("every action but list needs the NAME of a snapshot")
     at = "/snapshots" if parsed.name is None else f"/snapshots/{_name(parsed.name)}"

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from urllib.parse import urlencode
 
 from ...exits import EXIT_FAILED, EXIT_OK
 from ...kit.answers import Answer
+from ...options import ConfigError
+from ..declaring import Command, Parsed
 from .address import add_server_options
 from .api import connect
 from .output import add_json, instant, show
 
 
-def add_trace(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("message_id", metavar="MESSAGE-ID", nargs="?", help="the id of the message")
-    parser.add_argument("--entity", metavar="ENTITY", help="path of an entity that the message was in")
-    parser.add_argument("--number", metavar="N", type=int, help="its sequence number there")
-    parser.add_argument("--session", metavar="ID", help="its session: messages and locks of all messages in it")
-    parser.add_argument("--top", metavar="N", type=int, default=200, help="at most so many events (200)")
-    switch = parser.add_mutually_exclusive_group()
-    switch.add_argument("--on", action="store_true", help="keep events of messages from now on")
-    switch.add_argument("--off", action="store_true", help="keep no more events")
+def add_trace(parser: Command) -> None:
+    parser.argument("message_id", metavar="MESSAGE-ID", nargs="?", help="the id of the message")
+    parser.option("--entity", metavar="ENTITY", help="path of an entity that the message was in")
+    parser.option("--number", metavar="N", convert=int, help="its sequence number there")
+    parser.option("--session", metavar="ID", help="its session: messages and locks of all messages in it")
+    parser.option("--top", metavar="N", convert=int, default=200, help="at most so many events (200)")
+    parser.switch("--on", help="keep events of messages from now on")
+    parser.switch("--off", help="keep no more events")
     add_json(parser)
     add_server_options(parser)
-    parser.set_defaults(run=_trace)
+    parser.run = _trace
 
 
-def _trace(parsed: argparse.Namespace) -> int:
+def _trace(parsed: Parsed) -> int:
+    if parsed.on and parsed.off:
+        raise ConfigError("--on and --off exclude each other: give one of them")
     with connect(parsed) as api:
         if parsed.on or parsed.off:
             state = api.call("PUT", "/story", {"is_on": parsed.on})
