@@ -8,7 +8,7 @@ LONG := $(addprefix tests/,crash attack codec amqp broker commands http operatio
 	spark/acceptance sdk examples/test_languages.py emubus/test_damaged_folders.py emubus/test_config_schema.py)
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
-.PHONY: serve test test-heavy test-clients test-parts test-long long-tests kill-rounds simulation try-dist conformance prepare check bench fast dist clean
+.PHONY: serve test test-heavy test-clients test-parts test-long long-tests real-disks kill-rounds simulation try-dist conformance prepare check bench fast dist clean
 serve: $(VENV)/installed
 	$(BIN)/emubus serve $(ARGS)
 test: # installs beside the builds
@@ -20,9 +20,11 @@ test-clients: prepare $(VENV)/collected
 	nice -n 5 $(BIN)/pytest -n 6 --dist loadgroup $(CLIENTS) $(ARGS)
 test-parts: $(VENV)/collected # takes what the others leave of the machine
 	nice -n 7 $(BIN)/pytest -n 4 --dist worksteal $(addprefix --ignore=,$(CLIENTS) $(HEAVY)) $(ARGS)
-test-long: long-tests kill-rounds simulation try-dist conformance # hours
+test-long: long-tests real-disks kill-rounds simulation try-dist conformance # hours
 long-tests: $(VENV)/installed # long forms of the tests that try by chance
 	EMUBUS_TEST_LONG=1 $(BIN)/pytest -n 2 $(LONG) $(ARGS)
+real-disks: $(VENV)/installed # file systems that are full, frozen, aborted, gone; as root
+	unshare --mount $(BIN)/python -m tests.crash.real_disks $(ARGS)
 kill-rounds: $(VENV)/installed # the broker and Spark's processes, killed a thousand times
 	$(BIN)/python -m tests.crash.namespace_rounds --rounds 1000
 	$(BIN)/python -m tests.spark.acceptance.kill_rounds
