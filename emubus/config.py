@@ -151,7 +151,7 @@ class Config:
     """The conditions that are on from the start."""
     seed: int = 0
     story: bool = False
-    """Whether events of messages are kept from the start."""
+    """Whether events of messages are kept from the start; `serve` keeps them unless it is told not to."""
     service_only: bool = False
     """Whether `$management` answers the service's operations only."""
     otlp: str | None = None
@@ -402,7 +402,15 @@ OPTIONS: Final[tuple[Option[object], ...]] = (
         values=tuple(LogLevel),
     ),
     Option("conditions", names, "NAME,…", "conditions at the start (docs/CONDITIONS.md); --seed"),
-    Option("story", switch, "yes|no", "keep the events of messages, for emubus trace", is_switch=True),
+    Option(
+        "story",
+        switch,
+        "yes|no",
+        "keep no events of messages; else emubus trace and the page's Story have the last 50,000",
+        "yes",
+        is_switch=True,
+        brief="keep no events of messages for emubus trace",
+    ),
     Option(
         "service_only",
         switch,

@@ -23,7 +23,8 @@ class Option(NamedTuple, Generic[T_co]):
     """One setting. `parse` raises ValueError with what is allowed; `variables` in the order of precedence.
 
     `help` describes it in the documentation, `brief` in the help of a command, where a line has room for 50 characters.
-    A switch has no value on the command line; in the environment it is `yes` or `no`.
+    A switch has no value on the command line, where one that is on without it is `--no-…`; in the environment it is
+    `yes` or `no`.
     """
 
     name: str
@@ -44,7 +45,12 @@ class Option(NamedTuple, Generic[T_co]):
     @property
     def flag(self) -> str:
         """The option on the command line, e.g. `--amqp-port`."""
-        return f"--{self.name.replace('_', '-')}"
+        return f"--{'no-' if self.is_on_anyway else ''}{self.name.replace('_', '-')}"
+
+    @property
+    def is_on_anyway(self) -> bool:
+        """Whether it is a switch that is on unless it is switched off."""
+        return self.is_switch and self.default == "yes"
 
     @property
     def variables(self) -> tuple[str, ...]:

@@ -99,7 +99,8 @@ class Story:
     def __init__(self, *, is_on: bool = False, messages_max: int = MESSAGES_MAX, bytes_max: int = BYTES_MAX) -> None:
         self.is_on = is_on
         """Whether events are kept; `switch` changes it."""
-        self._messages_max = messages_max
+        self.messages_max = messages_max
+        """How many events of single messages are kept at most."""
         self._bytes_max = bytes_max
         self._events: deque[Kept] = deque()
         self._first_number = 1  # of the oldest event
@@ -143,7 +144,7 @@ class Story:
                 self._bytes += kept_bytes
             self._events.append((now, kind, ref, numbers, source, facts, arrived, sizes, kept_bytes))
             self._message_count += len(numbers) or 1
-        while self._message_count > self._messages_max or self._bytes > self._bytes_max:
+        while self._message_count > self.messages_max or self._bytes > self._bytes_max:
             self._forget_oldest()
 
     def _forget_oldest(self) -> None:

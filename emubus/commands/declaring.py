@@ -126,7 +126,10 @@ class Command:
         """Add an option of `emubus/options.py`: its value is a text, or None if it is not given."""
         text = option.brief or option.help
         if option.is_switch:
-            self.switch(option.flag, name=option.name, help=text, const="yes", default=None, is_hidden=option.is_hidden)
+            const = "no" if option.is_on_anyway else "yes"
+            self.switch(option.flag, name=option.name, help=text, const=const, default=None, is_hidden=option.is_hidden)
+            if option.is_on_anyway:  # scripts ask for what is on
+                self.switch(f"--{option.name}", name=option.name, const="yes", default=None, is_hidden=True)
             return
         file = None if option.parse is not Path else FOLDER if option.metavar == "DIR" else FILE
         self.parameters.append(

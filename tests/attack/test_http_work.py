@@ -133,7 +133,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 
 @pytest.fixture(scope="module")
 def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    guarded = Guarded(tmp_path_factory.mktemp("crowded"), "--story", entities=MANY)
+    guarded = Guarded(tmp_path_factory.mktemp("crowded"), entities=MANY)
     yield guarded
     guarded.stop()
 

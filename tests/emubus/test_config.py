@@ -55,6 +55,7 @@ def test_without_any_setting_there_is_one_queue_and_a_folder_that_keeps_it() -> 
         log_level=LogLevel.INFO,
         failpoint=None,
         notes=(),
+        story=True,
     )
 
 
@@ -80,7 +81,7 @@ SETTINGS = {
     "failpoint": "committed:3",
     "conditions": "throttled, idle-link",
     "seed": "7",
-    "story": "yes",
+    "story": "no",
     "service_only": "yes",
     "otlp": "https://collector:4318",
     "namespace": "other:relaxed@5673",
@@ -117,13 +118,19 @@ def test_every_option_can_be_set_by_argument_and_by_environment_with_the_same_re
         failpoint=Failpoint("committed", 3),
         conditions=("throttled", "idle-link"),
         seed=7,
-        story=True,
+        story=False,
         service_only=True,
         roles=(RoleAssignment.parse("app", "sender", "q"),),
         otlp="https://collector:4318",
         more_namespaces=(NamespaceConfig(Topology("other"), limits_for(Profile.RELAXED), port=5673),),
         new_keys=(SharedKey("RootManageSharedAccessKey", "secret", ALL_RIGHTS),),
     )
+
+
+def test_the_story_of_messages_is_kept_unless_somebody_says_no() -> None:
+    assert load_config({}, {}).story
+    assert not load_config({}, {"EMUBUS_STORY": "no"}).story
+    assert load_config({"story": "yes"}, {"EMUBUS_STORY": "no"}).story
 
 
 def test_an_argument_wins_over_the_environment_and_an_empty_variable_is_none() -> None:

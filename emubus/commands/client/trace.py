@@ -52,7 +52,7 @@ def _lines(found: Answer) -> Iterator[str]:
     if not found["events"]:
         yield "no event of such a message is kept"
         if not found["is_on"]:
-            yield "events are not kept at present: `emubus trace --on`, or `emubus serve --story`"
+            yield "events are not kept at present: `emubus trace --on`, or `emubus serve` without --no-story"
         elif found["forgotten_count"]:
             yield f"{found['forgotten_count']} older events are forgotten"
     for each in found.parts("events"):
