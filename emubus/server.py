@@ -18,7 +18,7 @@ import structlog
 import uvloop
 
 from .amqp import AmqpServer
-from .announcement import banner, facts, write_ready_file
+from .announcement import Facts, banner, facts, write_ready_file
 from .broker.admin.folder_view import DataFolderError
 from .broker.broker import Broker
 from .broker.clock import Clock
@@ -37,6 +37,7 @@ from .namespace import HostedNamespace, Shared
 from .namespaces import Doors, Namespaces
 from .options import ConfigError, variables_of_process
 from .resources import raise_descriptors, sockets_max, trim
+from .running import Left, Running, leave
 from .snapshots import Snapshots
 from .stopping import catch_signals, stop_on_signal
 from .storage import StoreError
@@ -362,9 +363,11 @@ async def _serve(config: Config) -> None:
             addresses=", ".join(server.open_to),
             remedy="--auth sas, or --host 127.0.0.1",
         )
-    _announce(server)
+    left = _announce(server)
     await stopping.wait()
     log.info("stopping")
+    if left is not None:
+        left.remove()
     if config.ready_file is not None:
         config.ready_file.unlink(missing_ok=True)
     try:
@@ -374,7 +377,7 @@ async def _serve(config: Config) -> None:
         log.warning("stop timed out", waited_s=STOP_TIMEOUT_S)
 
 
-def _announce(server: Server) -> None:
+def _announce(server: Server) -> Left | None:
     """Tell people and scripts that the server is ready, and where."""
     config = server.config
     entities = [(each.description.kind.value, each.path) for each in server.broker.namespace.entities()]
@@ -384,4 +387,16 @@ def _announce(server: Server) -> None:
         write_notes(banner(found, config, entities))
     if config.ready_file is not None:
         write_ready_file(config.ready_file, found)
+    left = _leave_address(found, config)
     announce_ready()
+    return left
+
+
+def _leave_address(found: Facts, config: Config) -> Left | None:
+    """For the command line, which finds the server by it; without a folder it has to be named."""
+    data = None if config.data_dir is None else str(config.data_dir.resolve())
+    try:
+        return leave(Running(found["url"], found["http_port"], found["amqp_port"], data))
+    except OSError as error:
+        log.info("commands have to name this server (--url): its address can't be left", cause=str(error))
+        return None

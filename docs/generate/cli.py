@@ -14,9 +14,12 @@ HEAD: Final = """# The command line
 
 `python -m docs.generate.cli` writes this page from the commands themselves.
 
-`emubus serve` runs a server; most other commands are clients of a running one, over its control API. They ask
-`http://localhost:5300`, or the server of `--url` or `--connection-string`, or of the variables `EMUBUS_URL` and
-`EMUBUS_CONNECTION_STRING`. A server with `--auth sas` needs a key with the Manage right: that of the connection string,
+`emubus serve` runs a server; most other commands are clients of a running one, over its control API. They ask the
+server of `--url` or `--connection-string`, or of the variables `EMUBUS_URL` and `EMUBUS_CONNECTION_STRING`. What is
+typed comes before variables; two different servers at once are refused. Without any, they find the server that runs:
+each leaves its address (no key) in `XDG_RUNTIME_DIR`, or in a folder of its user in the temporary folder. Of several,
+that with the data folder of this place is meant, else that at port 5300; `http://localhost:5300` is asked if none is
+found. A server with `--auth sas` needs a key with the Manage right: that of the connection string,
 or `EMUBUS_SAS_KEY` for `RootManageSharedAccessKey`. To a server with `--tls dev` they speak HTTPS with
 `--url https://localhost:5300 --ca FILE` (or `EMUBUS_CA`); `emubus ca` prints the file.
 

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Final
 
 from ..exits import EXIT_FAILED, EXIT_OK
-from ..options import HOST, HTTP_PORT, read_default
+from ..options import HOST, HTTP_PORT, found_option, read_default
 from ..terminal import one_line, write_lines, write_notes
 from .declaring import Command, Parsed
 
@@ -58,12 +58,27 @@ def run(parsed: Parsed) -> int:
     try:
         status, body, uptime_s = _asked(host, port, authority, parsed.timeout)
     except (OSError, ValueError) as error:
+        if parsed.host is None and parsed.http_port is None and (found := _elsewhere(port)) is not None:
+            return run(Parsed({**vars(parsed), "host": found[0], "http_port": str(found[1])}))
         write_notes([f"emubus: no answer from http://{authority}/health: {one_line(str(error))}"])
         return EXIT_FAILED
     if status == 200 and uptime_s >= SETTLED_S:
         select.select([], [], [], parsed.hold)  # a container asks again at once: often while it starts, then seldom
     (write_lines if status == 200 else write_notes)([one_line(body.decode(errors="replace"))])
     return EXIT_OK if status == 200 else EXIT_FAILED
+
+
+def _elsewhere(port: int) -> tuple[str, int] | None:
+    """Host and port of the server that a command without options means, if it is on another port."""
+    if found_option(HOST, {})[1] is not None or found_option(HTTP_PORT, {})[1] is not None:
+        return None
+    from pathlib import Path
+    from urllib.parse import urlsplit
+
+    from ..running import nearest, servers  # only if nobody answers
+
+    own = nearest(servers(), Path("emubus-data"), port)
+    return None if own is None or own.http_port == port else (urlsplit(own.url).hostname or "", own.http_port)
 
 
 def _asked(host: str, port: int, authority: str, timeout_s: float) -> tuple[int, bytes, int]:

@@ -85,13 +85,18 @@ def server(module_server: EmubusServer) -> EmubusServer:
 
 
 @pytest.fixture
-def offline(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
-    """The command line without a server in the environment."""
+def offline(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path_factory: pytest.TempPathFactory
+) -> CommandLine:
+    """The command line without a server in the environment, and without those that run on this machine."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
     for name in (
         "EMUBUS_URL",
         "EMUBUS_CONNECTION_STRING",
         "EMUBUS_SAS_KEY",
         "EMUBUS_HTTP_PORT",
+        "EMULATOR_HTTP_PORT",
+        "EMUBUS_DATA",
         "EMUBUS_CA",
         "NO_COLOR",
     ):

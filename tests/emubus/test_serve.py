@@ -16,9 +16,12 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from emubus.__main__ import main
 from emubus.config import load_config
+from emubus.running import servers
 from emubus.server import Server
 
+from ..log_levels import every_level
 from ..programs import PROGRAM_S_MAX
 
 READY_LINE = "Emulator Service is Successfully Up!"
@@ -85,6 +88,26 @@ def test_it_stops_cleanly_on_a_signal(process: Process, number: int) -> None:
     assert "Traceback" not in process.log_path.read_text()
 
 
+def test_it_leaves_its_address_while_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever its ports, a command in the same folder needs no option."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    for name in ("EMUBUS_URL", "EMUBUS_CONNECTION_STRING", "EMUBUS_HTTP_PORT", "EMULATOR_HTTP_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    process = Process(tmp_path)
+    process.ready()
+    monkeypatch.chdir(tmp_path)
+    (found,) = servers()
+    assert (found.http_port, found.data) == (process.port("http_port"), str(tmp_path / "emubus-data"))
+    code = main(["ls"])
+    found_by_it = capsys.readouterr()
+    assert (code, found_by_it.err) == (0, "")
+    assert "queue.1" in found_by_it.out
+    assert process.stop() == 0
+    assert [*(tmp_path / "emubus").iterdir()] == []
+
+
 def test_it_stops_in_time_with_a_connected_client(process: Process) -> None:
     process.ready()
     with socket.create_connection(("127.0.0.1", process.port("amqp_port")), timeout=60) as peer:
@@ -145,7 +168,7 @@ async def test_entities_of_a_text_that_the_folder_has_otherwise_are_named_at_the
 
     async def warnings(arguments: dict[str, str], environment: dict[str, str]) -> list[dict[str, object]]:
         server = Server(load_config({**common, **arguments}, environment))
-        with capture_logs() as logs:
+        with every_level(), capture_logs() as logs:
             await server.start()
             await server.stop()
         return [dict(each) for each in logs if each["log_level"] == "warning"]

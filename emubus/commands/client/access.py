@@ -8,7 +8,7 @@ from urllib.parse import quote
 from ...broker.access import DEFAULT_KEY, sign
 from ...broker.clock import Clock
 from ...exits import EXIT_OK
-from ...options import Option, port, read_default
+from ...options import Option, found_option, port, read_default
 from ..declaring import Command, Parsed
 from .address import Address, add_server_options, address_of
 from .output import add_json, show, span_ms
@@ -48,12 +48,20 @@ def add_connection_string(parser: Command) -> None:
 
 def _connection_string(parsed: Parsed) -> int:
     address = address_of(parsed)
-    number = address.port if parsed.admin else read_default(AMQP_PORT, {"amqp_port": parsed.amqp_port})
+    number = address.port if parsed.admin else _amqp_port(parsed, address)
     text = written(address, number, tls=parsed.tls)
     if parsed.entity:
         text += f"EntityPath={parsed.entity};"
     show(parsed, {"connection_string": text}, [text])
     return EXIT_OK
+
+
+def _amqp_port(parsed: Parsed, address: Address) -> int:
+    """What is typed, what the environment says, what the server has told, or the default."""
+    given = {"amqp_port": parsed.amqp_port}
+    if address.amqp_port is not None and found_option(AMQP_PORT, given)[1] is None:
+        return address.amqp_port
+    return read_default(AMQP_PORT, given)
 
 
 def host_named(address: Address) -> str:

@@ -17,6 +17,7 @@ from ...options import (
     HTTP_PORT,
     ConfigError,
     Option,
+    found_option,
     non_empty,
     read_default,
     read_option,
@@ -28,6 +29,9 @@ DEFAULT_HOST: Final = "localhost"
 MEANT: Final = "of_namespace"
 """Where a command keeps the namespace: commands may have another `namespace`."""
 KEY_VARIABLE: Final = "EMUBUS_SAS_KEY"
+DEFAULT_DATA: Final = "emubus-data"
+LOCAL_HOSTS: Final = {"localhost", "127.0.0.1", "::1"}
+SERVERS_SHOWN: Final = 5
 
 
 class Address(NamedTuple):
@@ -44,6 +48,10 @@ class Address(NamedTuple):
     ca_file: Path | None
     namespace: str | None = None
     """The namespace that is meant, if it is not the one that the host and the port mean."""
+    is_named: bool = True
+    """Whether the options or the environment name the server."""
+    amqp_port: int | None = None
+    """Its port for AMQP, if the server has told."""
 
     @property
     def url(self) -> str:
@@ -115,25 +123,61 @@ def named_namespace(parsed: Parsed) -> NamespaceName | None:
 
 
 def _server_of(parsed: Parsed) -> Address:
-    given = read_option(CONNECTION_STRING, {"connection_string": parsed.connection_string})
-    key = variables_of_process().get(KEY_VARIABLE) or None
-    key_name = KEY_NAME
+    """What is typed comes before all variables: a URL before a connection string, of which it then has the key only."""
+    typed = {"url": parsed.url, "connection_string": parsed.connection_string}
+    is_typed = any(typed.values())
+    variables = {} if is_typed else variables_of_process()
+    url = read_option(URL._replace(default=None), typed, variables)
+    given = read_option(CONNECTION_STRING, typed, variables)
+    ca_file = ca_file_of(parsed)
+    key_name, key = KEY_NAME, variables_of_process().get(KEY_VARIABLE) or None
     if given is not None:
         key_name, key = given.key_name, given.key or key
-    ca_file = ca_file_of(parsed)
-    url = parsed.url or variables_of_process().get("EMUBUS_URL")
-    if url:
-        parts = urlsplit(read_default(URL, {"url": url}))
-        try:
-            port = parts.port
-        except ValueError as error:
-            raise ConfigError(f"--url is {url!r}; allowed is a port from 0 to 65535") from error
-        port = port or DEFAULT_PORTS[parts.scheme]
-        return Address(parts.scheme, parts.hostname or DEFAULT_HOST, port, key_name, key, ca_file)
-    port = read_default(HTTP_PORT, {})
-    if given is not None:
-        return Address("http", given.host, given.port or port, key_name, key, ca_file)
-    return Address("http", DEFAULT_HOST, port, key_name, key, ca_file)
+    if url is None and given is None:
+        return _found_here()._replace(key_name=key_name, key=key, ca_file=ca_file)
+    if url is None:
+        assert given is not None
+        port = given.port or read_default(HTTP_PORT, {})
+        return Address("http", given.host, port, key_name, key, ca_file)
+    parts = urlsplit(url)
+    host = parts.hostname or DEFAULT_HOST
+    if given is not None and _host_key(given.host) != _host_key(host):
+        one, other = (found_option(each, typed, variables)[0] for each in (URL, CONNECTION_STRING))
+        raise ConfigError(f"{one} names the server {host}, and {other} names {given.host}: give the one that is meant")
+    if given is None and key is None and (known := read_option(CONNECTION_STRING, {})) is not None:
+        # The key of a variable is for the server that it names.
+        key_name, key = (known.key_name, known.key) if _host_key(known.host) == _host_key(host) else (key_name, key)
+    try:
+        port = parts.port or DEFAULT_PORTS[parts.scheme]
+    except ValueError as error:
+        raise ConfigError(f"--url is {url!r}; allowed is a port from 0 to 65535") from error
+    return Address(parts.scheme, host, port, key_name, key, ca_file)
+
+
+def _host_key(host: str) -> str:
+    return DEFAULT_HOST if host.lower() in LOCAL_HOSTS else host.lower()
+
+
+def _found_here() -> Address:
+    """The server of a command that names none: by its port in the environment, by what servers leave, or the default.
+
+    ConfigError: several run, and nothing tells which is meant.
+    """
+    default = Address("http", DEFAULT_HOST, read_default(HTTP_PORT, {}), KEY_NAME, None, None, is_named=False)
+    if found_option(HTTP_PORT, {})[1] is not None:
+        return default
+    from ...running import nearest, servers  # only for a command that names no server
+
+    found = servers()
+    if not found:
+        return default
+    data = Path(variables_of_process().get("EMUBUS_DATA") or DEFAULT_DATA)
+    own = nearest(found, data, default.port)
+    if own is None:
+        shown = ", ".join(map(str, found[:SERVERS_SHOWN])) + (", …" if len(found) > SERVERS_SHOWN else "")
+        raise ConfigError(f"{len(found)} servers run here: {shown}; name one with --url or EMUBUS_URL")
+    parts = urlsplit(own.url)
+    return default._replace(host=parts.hostname or DEFAULT_HOST, port=own.http_port, amqp_port=own.amqp_port)
 
 
 def ca_file_of(parsed: Parsed) -> Path | None:

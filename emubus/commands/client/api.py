@@ -116,10 +116,12 @@ class Api:
             yield
         except (OSError, http.client.HTTPException) as error:
             reason = str(error) or type(error).__name__
-            raise CommandError(
-                f"no answer from {self.address.url}: {reason}; is emubus running there? (--url, EMUBUS_URL)",
-                EXIT_NO_SERVER,
-            ) from error
+            remedy = (
+                "is emubus running there? (--url, EMUBUS_URL)"
+                if self.address.is_named
+                else "`emubus serve` starts a server, --url or EMUBUS_URL names another"
+            )
+            raise CommandError(f"no answer from {self.address.url}: {reason}; {remedy}", EXIT_NO_SERVER) from error
 
     # ---- entities
 
