@@ -66,6 +66,11 @@ def missing_for_now(name: str) -> BrokerError:
     return FormedError(Condition.NOT_FOUND, text, Form.BOTH)
 
 
+def operation_unknown(name: str) -> BrokerError:
+    """A management node does not know what it is asked for; in the words that emubus has for any unknown name."""
+    return BrokerError(Condition.NOT_IMPLEMENTED, f"The operation '{name}' is not supported.")
+
+
 def container_closing() -> BrokerError:
     """A broker unloads a partition."""
     return BrokerError(Condition.CONTAINER_CLOSE, "The message container is being closed (10398).")

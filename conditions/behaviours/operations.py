@@ -20,6 +20,8 @@ from ..strikes import Attempt, Effect, Strike
 TROUBLE, TWICE, RECEIVING, PEEKS = "Moves and trouble", "Twice, late, lost", "Receiving", "Peeks"
 SEND, SETTLE, RECEIVE = FaultOperation.SEND, FaultOperation.SETTLE, FaultOperation.RECEIVE
 RENEW, REQUEST = FaultOperation.RENEW, FaultOperation.REQUEST
+OF_EMUBUS: Final = "emubus:"
+"""How the names of emubus's own management operations begin."""
 
 
 class ByChance(Behaviour, ABC):
@@ -184,6 +186,17 @@ class PeekShort(ByChance):
         return Strike(Effect.LIMIT, count=count)
 
 
+class NoEmubusOperations(Behaviour):
+    """A management node knows no operation that the service does not have."""
+
+    def strike(self, attempt: Attempt) -> Strike | None:
+        if not attempt.request.startswith(OF_EMUBUS) or not self.covers(attempt.address):
+            return None
+        if not self.on.record(key_of(attempt.address), attempt.request):
+            return None
+        return Strike(Effect.REFUSE, texts.operation_unknown(attempt.request))
+
+
 def _row(
     name: str,
     topic: str,
@@ -301,5 +314,14 @@ ROWS: Final = (
         "azure-sdk-for-java 21168; documentation (browsing)",
         PeekShort,
         chance=0.05,
+    ),
+    Row(
+        "no-emubus-operations",
+        "Outside the service",
+        "Operations that only emubus has are not known, as with `--service-only`: the Spark source goes as on Azure.",
+        "entity",
+        "status 501, `amqp:not-implemented`",
+        "inferred",
+        make=NoEmubusOperations,
     ),
 )

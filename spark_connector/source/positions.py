@@ -88,7 +88,8 @@ class ExtentTracker:
         """Requests of the last look."""
 
     def expect_reports(self) -> None:
-        """The service has reported before (a checkpoint has a generation): a refusal is one, and not unknown to it."""
+        """The service has reported before (a checkpoint has a generation): a refusal is one, and not unknown to it,
+        unless it says so outright."""
         if not self._insists:
             self._insists = self._has_operation = True
 

@@ -158,12 +158,13 @@ class Management:
     def partitions(self, *, is_known: bool = False) -> list[PartitionRange] | None:
         """The reachable partitions of the entity; None if the service has no such operation.
 
-        With `is_known` it has, so every refusal is an error.
+        With `is_known` it had, so every refusal is an error that does not say outright that there is none: emubus under
+        the condition `no-emubus-operations`, or started with `--service-only` for a checkpoint of before, says so.
         """
         if self._standard_only:
             return None
         response = self.request(GET_PARTITIONS, {})
-        if not is_known and (response.status in (400, 405, 501) or response.condition == NOT_IMPLEMENTED):
+        if response.condition == NOT_IMPLEMENTED or (not is_known and response.status in (400, 405, 501)):
             return None
         body = self._required(response).body
         self.generation = body.get("generation")

@@ -1,7 +1,14 @@
-"""`serviceOperations=standard`: nothing is asked for that only emubus has, so a test goes the way of production."""
+"""Nothing is asked for that only emubus has, or nothing of that is answered: so a test goes the way of production.
+
+The option `serviceOperations=standard` sees to it for one source, the condition `no-emubus-operations` for all clients.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -73,3 +80,54 @@ def test_a_query_goes_on_the_other_way_from_its_checkpoint_and_back(
         query.run()
         assert sorted(query.rows) == numbers(round_)
     assert stored(server, queue) == (64 if mode == "browse" else 0)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_query_goes_on_while_emubus_forgets_its_own_operations_and_knows_them_again(
+    server: EmubusServer, make_queue: MakeQueue, mode: str
+) -> None:
+    queue, other = make_queue(enable_partitioning=True), make_queue(enable_partitioning=True)
+    query = Spark(options_of(server, queue, **MODES[mode]))
+    for round_, is_on in enumerate((False, True, False), 1):
+        send_texts(server, queue, 16)
+        with server.conditions("no-emubus-operations", entity=queue) if is_on else nullcontext() as on:
+            query.run()
+        assert on is None or {each.what.partition(":")[0] for each in on.report.struck} == {"emubus"}
+        assert sorted(query.rows) == numbers(round_)
+    assert stored(server, queue) == (48 if mode == "browse" else 0)
+    with server.conditions("no-emubus-operations", entity=queue) as on:
+        Spark(options_of(server, other)).run()
+        assert on.report.struck_count == 0
+
+
+@dataclass
+class Meeting(Spark):
+    """A query that calls `turn` before its ninth step: its second batch is planned by then."""
+
+    turn: Callable[[], object] = int
+    seen: int = 0
+
+    def step(self, name: str) -> None:
+        self.seen += 1
+        if self.seen == 9:
+            self.turn()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("is_on", [False, True])
+def test_a_query_that_runs_meets_the_other_way(
+    server: EmubusServer, make_queue: MakeQueue, mode: str, is_on: bool
+) -> None:
+    queue = make_queue(enable_partitioning=True)
+    begin = partial(server.start_condition, "no-emubus-operations", entity=queue)
+    query = Meeting(options_of(server, queue, **MODES[mode], maxMessagesPerTrigger=40))
+    query.turn = server.end_conditions if is_on else begin
+    send_texts(server, queue, COUNT)
+    if is_on:
+        begin()
+    try:
+        query.run()
+    finally:
+        server.end_conditions()
+    assert query.seen > 9
+    assert sorted(query.rows) == numbers(COUNT // 16)
