@@ -36,23 +36,39 @@ BODY_BYTES_MAX: Final = 64 << 10
 """Largest JSON request; the longest are lists of names and numbers."""
 
 # A table of its own: here a request that the present state does not allow is a conflict.
+_BAD, _LOST, _CONFLICT, _LATER, _FAILED = 400, 404, 409, 503, 500
 STATUS: Final[Mapping[Condition, int]] = {
-    Condition.ARGUMENT_ERROR: 400,
-    Condition.ARGUMENT_OUT_OF_RANGE: 400,
-    Condition.DECODE_ERROR: 400,
-    Condition.FRAMING_ERROR: 400,
-    Condition.ENTITY_ALREADY_EXISTS: 409,
-    Condition.ENTITY_DISABLED: 409,
-    Condition.INVALID_FIELD: 400,
-    Condition.MESSAGE_LOCK_LOST: 409,
-    Condition.MESSAGE_NOT_FOUND: 404,
+    Condition.ARGUMENT_ERROR: _BAD,
+    Condition.ARGUMENT_OUT_OF_RANGE: _BAD,
+    Condition.CONNECTION_FORCED: _LATER,
+    Condition.CONTAINER_CLOSE: _LATER,
+    Condition.DECODE_ERROR: _BAD,
+    Condition.DETACH_FORCED: _LATER,  # the entity was emptied while the request waited for messages
+    Condition.ENTITY_ALREADY_EXISTS: _CONFLICT,
+    Condition.ENTITY_DISABLED: _CONFLICT,
+    Condition.FRAMING_ERROR: _BAD,
+    Condition.HANDLE_IN_USE: _CONFLICT,
+    Condition.ILLEGAL_STATE: _CONFLICT,
+    Condition.INTERNAL_ERROR: _FAILED,
+    Condition.INVALID_FIELD: _BAD,
+    Condition.MESSAGE_LOCK_LOST: _CONFLICT,
+    Condition.MESSAGE_NOT_FOUND: _LOST,
     Condition.MESSAGE_SIZE_EXCEEDED: 413,
-    Condition.NOT_ALLOWED: 409,
-    Condition.NOT_FOUND: 404,
-    Condition.RESOURCE_LIMIT_EXCEEDED: 409,
-    Condition.SERVER_BUSY: 503,
-    Condition.SESSION_CANNOT_BE_LOCKED: 409,
-    Condition.SESSION_LOCK_LOST: 409,
+    Condition.NOT_ALLOWED: _CONFLICT,
+    Condition.NOT_FOUND: _LOST,
+    Condition.NOT_IMPLEMENTED: _BAD,
+    Condition.PRECONDITION_FAILED: _CONFLICT,
+    Condition.RESOURCE_LIMIT_EXCEEDED: _CONFLICT,
+    Condition.SERVER_BUSY: _LATER,
+    Condition.SESSION_CANNOT_BE_LOCKED: _CONFLICT,
+    Condition.SESSION_LOCK_LOST: _CONFLICT,
+    Condition.SESSION_NOT_FOUND: _LOST,
+    Condition.STOLEN: _CONFLICT,
+    Condition.TIMEOUT: _LATER,
+    Condition.TRANSACTION_ROLLBACK: _CONFLICT,
+    Condition.TRANSACTION_TIMEOUT: _CONFLICT,
+    Condition.TRANSACTION_UNKNOWN_ID: _LOST,
+    Condition.UNATTACHED_HANDLE: _CONFLICT,
     Condition.UNAUTHORIZED_ACCESS: 401,
 }
 CODES: Final[Mapping[int, str]] = {
@@ -74,7 +90,7 @@ MEANINGS: Final[Mapping[int, str]] = {
     409: "The present state does not allow it; nothing was done.",
     413: "The body is too large.",
     415: "The body is not application/json.",
-    503: "A messaging store is out, or the namespace is being restored; nothing was done.",
+    503: "A store is out, the namespace is being restored, or the entity was emptied meanwhile; nothing was done.",
 }
 
 T = TypeVar("T")
@@ -164,7 +180,7 @@ class Endpoint:
             except Invalid as invalid:
                 return error_answer(400, str(invalid))
             except BrokerError as error:
-                return error_answer(STATUS.get(error.condition, 500), error.description)
+                return error_answer(STATUS[error.condition], error.description)
 
         return handle
 

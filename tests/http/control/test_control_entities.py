@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode, ServiceBusSubQueue
 
+from emubus.broker.errors import Condition
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.testing import EmubusServer
+from emubus.web.control.endpoints import STATUS
 
-from .client import Http
+from .client import Answered, Http
 from .conftest import PARTS, PLAIN, SESSIONS
 
 KEYS = tuple(f"key {number}" for number in range(24))
@@ -253,6 +256,24 @@ def test_an_emptied_entity_has_nothing_left_and_goes_on(
         receiver.complete_message(new)
         assert dead.peek_messages() == []  # receiving would have to attach anew within its time to wait
     assert control.get(f"/entities/{PLAIN}")["messages"]["active"] == 1
+
+
+def test_a_request_that_waits_for_messages_of_an_emptied_entity_is_told_to_come_again(control: Http) -> None:
+    def receive() -> Answered:
+        return control.ask("POST", f"/entities/{PLAIN}/receive", {"timeout_ms": 60_000})
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(receive)
+        while not waiting.done():  # it may not have begun when the entity is emptied
+            control.post(f"/entities/{PLAIN}/purge")
+        answered = waiting.result()
+    assert answered.status == 503, answered.content
+    assert answered.json["detail"] == "The entity was emptied; attach again."
+
+
+def test_each_condition_has_a_status_of_the_control_api_and_few_are_our_fault() -> None:
+    assert STATUS.keys() == set(Condition)
+    assert [condition for condition, status in STATUS.items() if status == 500] == [Condition.INTERNAL_ERROR]
 
 
 def test_an_emptied_topic_has_empty_subscriptions_and_still_publishes(
