@@ -390,6 +390,16 @@ def _found(values: Iterator[T | None]) -> Iterator[T]:
     return (each for each in values if each is not None)
 
 
+def no_condition(what: str, name: str, known: Collection[str]) -> str:
+    """What to say of a name that is unknown: the nearest one, or all."""
+    from difflib import get_close_matches  # only for a mistake: a start does not need it
+
+    close = get_close_matches(name.lower(), known, n=1)
+    if close:
+        return f"There is no {what} '{name}'; did you mean {close[0]}? docs/CONDITIONS.md has all {len(known)}."
+    return f"There is no {what} '{name}'; there are: {', '.join(known)}."
+
+
 def _behaviours_of(name: str, values: Mapping[str, Value]) -> list[tuple[Row, dict[str, Value]]]:
     """The rows of a preset or behaviour, each with all its values. BrokerError as for `Conditions.start`."""
     from .presets import PRESETS
@@ -400,8 +410,7 @@ def _behaviours_of(name: str, values: Mapping[str, Value]) -> list[tuple[Row, di
         return [(BEHAVIOURS[name], read_values(BEHAVIOURS[name], given))]
     preset = PRESETS.get(name)
     if preset is None:
-        known = ", ".join((*PRESETS, *BEHAVIOURS))
-        raise BrokerError(Condition.NOT_FOUND, f"There is no condition '{name}'; there are: {known}.")
+        raise BrokerError(Condition.NOT_FOUND, no_condition("condition", name, (*PRESETS, *BEHAVIOURS)))
     given_of: dict[str, dict[str, Value]] = {each: dict(preset.behaviours[each]) for each in preset.behaviours}
     for each, value in values.items():
         behaviour, _, parameter = each.partition(".")

@@ -29,6 +29,7 @@ POLL_S: Final = 0.1
 class EmubusContainer(DockerContainer):
     """A container of `image`, in memory, with the entities of the file `config`, or one queue named `queue.1`.
 
+    `namespace` is the one of several in `config` that its strings and verbs are of; without it the first.
     With `auth="sas"` tokens are verified, and `sas_key` is the root key. Other settings are variables:
     `with_env("EMUBUS_…", …)`. Its ports are mapped to free ports of the host; each accepts AMQP and HTTP.
     """
@@ -38,6 +39,7 @@ class EmubusContainer(DockerContainer):
         image: str = "emubus:latest",
         *,
         config: Path | str | None = None,
+        namespace: str | None = None,
         profile: str = "standard",
         auth: Auth | str = Auth.NONE,
         sas_key: str = DEFAULT_KEY,
@@ -45,6 +47,7 @@ class EmubusContainer(DockerContainer):
     ) -> None:
         super().__init__(image, **kwargs)
         self._sas_key = sas_key
+        self._namespace = namespace
         self.with_exposed_ports(AMQP_PORT, HTTP_PORT)
         self.with_envs(EMUBUS_DURABILITY="none", EMUBUS_PROFILE=profile, EMUBUS_AUTH=Auth(auth).value)
         if Auth(auth) is not Auth.NONE:
@@ -71,7 +74,7 @@ class EmubusContainer(DockerContainer):
 
     def get_emubus(self) -> RemoteEmubus:
         """The test kit's verbs: create entities, move the clock, peek, reset, …"""
-        return RemoteEmubus(self.get_control_url(), key=self._sas_key)
+        return RemoteEmubus(self.get_control_url(), key=self._sas_key, namespace=self._namespace)
 
     def _connection_string(self, port: int) -> str:
         host = f"{self.get_container_host_ip()}:{self.get_exposed_port(port)}"

@@ -27,11 +27,12 @@ from .broker.model.profiles import Profile
 from .broker.roles import Principal, Role, RoleAssignment
 from .conditions.faults import Fault, FaultKind, FaultOperation
 from .config import Auth, ConfigError, Durability
+from .kit.condition_names import ConditionName
 from .kit.conditions import ConditionReport
 from .kit.in_process import EmubusNamespace, EmubusServer
 from .kit.manual_clock import ManualClock
 from .kit.remote import RemoteEmubus
-from .kit.values import PeekedMessage
+from .kit.values import MessageCounts, MessageSession, PeekedMessage, RefusedCall, StoryEvent, SubscriptionVerdict
 from .web.services import Snapshot
 
 Emubus = EmubusServer | EmubusNamespace | RemoteEmubus
@@ -42,6 +43,7 @@ __all__ = [
     "AuthorizationRule",
     "BrokerError",
     "Condition",
+    "ConditionName",
     "ConditionReport",
     "ConfigError",
     "CorrelationFilter",
@@ -57,11 +59,14 @@ __all__ = [
     "FaultOperation",
     "KnownIdentity",
     "ManualClock",
+    "MessageCounts",
+    "MessageSession",
     "OutageKind",
     "PeekedMessage",
     "Principal",
     "Profile",
     "QueueDescription",
+    "RefusedCall",
     "RemoteEmubus",
     "Right",
     "Role",
@@ -71,7 +76,9 @@ __all__ = [
     "SharedKey",
     "Snapshot",
     "SqlFilter",
+    "StoryEvent",
     "SubscriptionDescription",
+    "SubscriptionVerdict",
     "TopicDescription",
     "TrueFilter",
 ]

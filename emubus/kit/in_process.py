@@ -32,7 +32,7 @@ from ..broker.admin.overview import Overview, Route
 from ..broker.api import Outage, OutageKind
 from ..broker.clock import Clock
 from ..broker.directory import KnownIdentity
-from ..broker.errors import BrokerError, Condition
+from ..broker.errors import Condition
 from ..broker.keys import SharedKey
 from ..broker.model.catalog import Description
 from ..broker.model.descriptions import (
@@ -53,15 +53,27 @@ from ..web.control.entities import MESSAGES_BYTES_MAX, MESSAGES_MAX, SUB_QUEUES
 from ..web.control.message_json import message_json
 from ..web.services import Services, Snapshot
 from .answers import Answer
-from .conditions import ConditionReport, ConditionVerbs, parameters_of, report_of
-from .values import PeekedMessage, in_ms, message_in
+from .condition_names import ConditionName
+from .conditions import ConditionReport, parameters_of, report_of
+from .remote import RemoteEmubus
+from .values import (
+    MessageCounts,
+    PeekedMessage,
+    choice_of,
+    in_ms,
+    message_in,
+    stores_of,
+    sub_queue_of,
+    subscription_of,
+)
+from .verbs import Verbs
 
 T = TypeVar("T")
 CALL_TIMEOUT_S = 300.0
 KEY: Final = f"SharedAccessKeyName={DEFAULT_KEY_NAME};SharedAccessKey={DEFAULT_KEY}"
 
 
-class VerbsInProcess(ConditionVerbs):
+class VerbsInProcess(Verbs):
     """The verbs on one namespace of a server in this process; any thread may call them."""
 
     @property
@@ -72,6 +84,14 @@ class VerbsInProcess(ConditionVerbs):
     @abstractmethod
     def run(self, work: Coroutine[object, None, T]) -> T:
         """Run a coroutine on the server's event loop; returns its result."""
+
+    @property
+    @abstractmethod
+    def _over_http(self) -> RemoteEmubus:
+        """The namespace as a client of the control API has it."""
+
+    def _asked(self, method: str, path: str, body: object = None) -> Answer:
+        return self._over_http._asked(method, path, body)
 
     def call(self, function: Callable[[], T]) -> T:
         """Run `function` on the server's event loop; returns its result."""
@@ -105,8 +125,12 @@ class VerbsInProcess(ConditionVerbs):
             topic = TopicDescription(topic, **defaults_of(TopicDescription, self._services.broker.limits))
         self.create(topic)
 
-    def create_subscription(self, subscription: SubscriptionDescription) -> None:
-        """Create a subscription of a topic, with its rules; without rules it receives every message."""
+    def create_subscription(self, subscription: SubscriptionDescription | str) -> None:
+        """Create a subscription of a topic, with its rules; by name alone, `topic/name`, it receives every message."""
+        if isinstance(subscription, str):
+            topic, name = subscription_of(subscription)
+            defaults = defaults_of(SubscriptionDescription, self._services.broker.limits)
+            subscription = SubscriptionDescription(topic, name, **defaults)
         self.create(subscription)
 
     def update(self, description: Description) -> None:
@@ -141,20 +165,20 @@ class VerbsInProcess(ConditionVerbs):
         self.clear_faults()
         self.end_conditions()
         self.call(self._start_over)
+        self.started_conditions.clear()
 
     def _start_over(self) -> None:
         self._services.broker.maintenance.start_over()
         self._services.broker.refusals.forget()
         self._services.story.forget()
 
-    def peek(self, path: str, sub_queue: str = "active") -> list[PeekedMessage]:
+    def peek(self, path: str, sub_queue: str | None = "active") -> list[PeekedMessage]:
         """All messages of an entity, by peeking: does not lock, does not reset AutoDeleteOnIdle.
 
-        `sub_queue` is active (with deferred and scheduled ones), dead-letter or transfer-dead-letter.
+        `sub_queue` is active (with deferred and scheduled ones), dead-letter or transfer-dead-letter; the words of SDKs
+        are known, too: deadletter, ServiceBusSubQueue.DEAD_LETTER, $DeadLetterQueue.
         """
-        if sub_queue not in SUB_QUEUES:
-            raise BrokerError(Condition.ARGUMENT_ERROR, f"sub_queue is '{sub_queue}'; allowed: {', '.join(SUB_QUEUES)}")
-        return self.run(self._peek(path, sub_queue))
+        return self.run(self._peek(path, sub_queue_of(sub_queue)))
 
     async def _peek(self, path: str, sub_queue: str) -> list[PeekedMessage]:
         overview = Overview(self._services.broker.namespace)
@@ -169,10 +193,9 @@ class VerbsInProcess(ConditionVerbs):
             first = page.next_sequence_number
         return found
 
-    def message_counts(self, path: str) -> dict[str, int]:
-        """Messages of an entity by state: `active`, `scheduled`, `dead-letter`, …"""
+    def message_counts(self, path: str) -> MessageCounts:
         overview = Overview(self._services.broker.namespace)
-        return self.call(lambda: dict(overview.report(overview.entity(path)).messages))
+        return self.call(lambda: MessageCounts(overview.report(overview.entity(path)).messages))
 
     def route(self, path: str, key: str | None = None) -> Route:
         """Where a message with a key (SessionId or PartitionKey) would go: its partition and store."""
@@ -190,21 +213,28 @@ class VerbsInProcess(ConditionVerbs):
 
     def add_fault(
         self,
-        kind: FaultKind,
+        kind: FaultKind | str,
         *,
         entity: str | None = None,
-        operations: Collection[FaultOperation] = (),
+        operations: Collection[FaultOperation | str] = (),
         count: int | None = None,
         probability: float = 1.0,
         delay_ms: int = 0,
     ) -> Fault:
-        """Inject a fault into operations of clients on an entity, or on any: `count` times or until `clear_faults`."""
-        conditions = self._services.conditions
-        return self.call(
-            lambda: conditions.set_fault(
-                kind, entity=entity, operations=operations, count=count, probability=probability, delay_ms=delay_ms
-            )
+        """Inject a fault into operations of clients on an entity, or on any: `count` times or until `clear_faults`.
+
+        Kind and operations may be words: `add_fault("server-busy", operations=["send"])`.
+        """
+        begin = partial(
+            self._services.conditions.set_fault,
+            choice_of(FaultKind, kind, "kind"),
+            entity=entity,
+            operations=[choice_of(FaultOperation, each, "operations") for each in operations],
+            count=count,
+            probability=probability,
+            delay_ms=delay_ms,
         )
+        return self.call(begin)
 
     def clear_faults(self) -> int:
         """Clear all faults; returns how many were set."""
@@ -212,7 +242,7 @@ class VerbsInProcess(ConditionVerbs):
 
     def start_condition(
         self,
-        name: str,
+        name: ConditionName | str,
         *,
         seed: int = 0,
         entity: str | None = None,
@@ -227,7 +257,9 @@ class VerbsInProcess(ConditionVerbs):
         """
         given = parameters_of(name, values)
         start = partial(self._services.conditions.start, name, seed=seed, entity=entity, values=given)
-        return self.condition(self.call(partial(start, duration_ms=duration_ms, count=count)).number)
+        number = self.call(partial(start, duration_ms=duration_ms, count=count)).number
+        self.started_conditions.append(number)
+        return self.condition(number)
 
     def condition(self, number: int) -> ConditionReport:
         """A condition with what struck so far; one that has ended can be read for a while."""
@@ -267,18 +299,24 @@ class VerbsInProcess(ConditionVerbs):
         self.run(self._services.roles.remove(assignment))
 
     def begin_outage(
-        self, stores: Sequence[int], kind: OutageKind, *, delay_ms: int = 0, duration_ms: int | None = None
+        self,
+        stores: int | Collection[int],
+        kind: OutageKind | str = OutageKind.DOWN,
+        *,
+        delay_ms: int = 0,
+        duration_ms: int | None = None,
     ) -> None:
-        """Begin an outage of messaging stores (down, slow, failing, full), for a time or until `end_outage` (P18)."""
-        outage, broker = Outage(kind, delay_ms), self._services.broker
-        self.call(partial(broker.outages.check_stores, stores))
-        for index in stores:
+        """Begin an outage of a messaging store or several (down, slow, failing, full), for a time or until
+        `end_outage` (P18)."""
+        outage, broker = Outage(choice_of(OutageKind, kind, "kind"), delay_ms), self._services.broker
+        self.call(partial(broker.outages.check_stores, stores_of(stores)))
+        for index in stores_of(stores):
             self.call(partial(broker.outages.begin, index, outage, duration_ms))
 
-    def end_outage(self, stores: Sequence[int]) -> None:
+    def end_outage(self, stores: int | Collection[int]) -> None:
         """End outages of stores."""
-        self.call(partial(self._services.broker.outages.check_stores, stores))
-        for index in stores:
+        self.call(partial(self._services.broker.outages.check_stores, stores_of(stores)))
+        for index in stores_of(stores):
             self.call(partial(self._services.broker.outages.end, index))
 
 
@@ -290,8 +328,8 @@ class EmubusServer(VerbsInProcess):
     ports also accept TLS, with a certificate of the development CA in that folder (made the first time). A Premium
     namespace is partitioned with `premium_partitions`. `namespaces` has the entities of further ones by their names,
     each with a port of its own; `namespace(name)` has their verbs. `otlp` is the URL of an OpenTelemetry collector.
-    With `service_only` emubus's own operations are not known. The clock shows the machine's time until `advance` moves
-    it.
+    With `service_only` emubus's own operations are not known. `story` keeps what happens to messages. The clock
+    shows the machine's time until `advance` moves it.
     """
 
     def __init__(
@@ -311,6 +349,7 @@ class EmubusServer(VerbsInProcess):
         namespaces: Mapping[str, Sequence[Description]] | None = None,
         otlp: str | None = None,
         service_only: bool = False,
+        story: bool = False,
     ) -> None:
         if entities and config_file is not None:
             raise ValueError(f"give either entities or a config_file, not both; config_file is {config_file}")
@@ -329,6 +368,7 @@ class EmubusServer(VerbsInProcess):
             durability=durability or (Durability.NONE if data_dir is None else Durability.SECOND),
             otlp=otlp,
             service_only=service_only,
+            story=story,
             tls=Tls.OFF if tls_dir is None else Tls.DEV,
             tls_dir=base.tls_dir if tls_dir is None else tls_dir,
         )
@@ -379,6 +419,10 @@ class EmubusServer(VerbsInProcess):
     @property
     def _services(self) -> Services:
         return self._server.first.services
+
+    @property
+    def _over_http(self) -> RemoteEmubus:
+        return RemoteEmubus(f"http://localhost:{self.http_port}")
 
     @property
     def server(self) -> Server:
@@ -445,6 +489,10 @@ class EmubusNamespace(VerbsInProcess):
         return self._of.run(work)
 
     @property
+    def _over_http(self) -> RemoteEmubus:
+        return RemoteEmubus(f"http://localhost:{self._of.http_port}", namespace=self.name)
+
+    @property
     def _services(self) -> Services:
         return self._reached
 
@@ -471,9 +519,9 @@ def topology_of(entities: Sequence[Description]) -> Topology:
 
 
 def server_like(config_file: Path | None, profile: str | None) -> EmubusServer:
-    """A server with the entities that `emubus serve` would have with these settings; ConfigError."""
+    """A server with the entities that `emubus serve` would have with these settings, and the story; ConfigError."""
     path = None if config_file is None else str(config_file)
     config = load_config({"config": path, "profile": profile, "durability": "none"}, {})
     if config.config_file is not None:
-        return EmubusServer(config_file=config.config_file, profile=config.limits.profile)
-    return EmubusServer(config.topology.queues, profile=config.limits.profile)
+        return EmubusServer(config_file=config.config_file, profile=config.limits.profile, story=True)
+    return EmubusServer(config.topology.queues, profile=config.limits.profile, story=True)

@@ -1,13 +1,14 @@
 """The pytest plugin: fixtures that give each test a clean emubus; pytest finds it once emubus is installed.
 
 Knows pytest's options and the life of the server: one per test process, started for the first test that uses it, and
-reset before and after each such test. Does not know how that is done (`in_process.py`, `remote.py`), and imports it
-only then, so that other test suites pay nothing for the plugin.
+reset before and after each such test. The report of a test that failed says what the broker knows of it. Does not know
+how any of that is done (`in_process.py`, `remote.py`, `failure_report.py`), and imports it only then, so that other
+test suites pay nothing for the plugin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,15 +16,17 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 if TYPE_CHECKING:
-    from .in_process import EmubusServer
+    from .in_process import EmubusNamespace, EmubusServer
     from .manual_clock import ManualClock
+    from .python_sdk import KeptClient
     from .remote import RemoteEmubus
 
-    Emubus = EmubusServer | RemoteEmubus
+    Emubus = EmubusServer | EmubusNamespace | RemoteEmubus
 
 _SETTINGS: Final = {
     "config": "Config.json with the entities that every test starts with; default: one queue named queue.1",
     "profile": "limits and defaults to use: standard, premium, ms-emulator, relaxed; default: standard",
+    "namespace": "the namespace of several that the tests use, of emubus_config or emubus_url; default: the first",
     "url": "a running emubus for the tests alone (they delete everything in it), such as http://localhost:5300",
 }
 
@@ -34,6 +37,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     for name, meaning in _SETTINGS.items():
         group.addoption(f"--emubus-{name}", metavar=name.upper(), default=None, help=meaning)
         parser.addini(f"emubus_{name}", meaning, type="string", default="")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the section *emubus* to the report of a test that failed: refusals, strikes, clock, what nobody took."""
+    report = yield
+    used: object = getattr(item, "funcargs", {}).get("emubus")
+    if report.failed and report.when != "teardown" and used is not None:
+        from .failure_report import failure_report
+        from .verbs import Verbs
+
+        if isinstance(used, Verbs) and (text := failure_report(used)):
+            report.sections.append(("emubus", text))
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -60,6 +77,23 @@ def servicebus_connection_string(emubus: Emubus) -> str:
     return emubus.connection_string
 
 
+@pytest.fixture(scope="session")
+def _servicebus_client(emubus_server: Emubus) -> Iterator[KeptClient]:
+    try:
+        from .python_sdk import KeptClient
+    except ImportError as error:
+        pytest.fail(f"servicebus_client needs Python's SDK: pip install azure-servicebus ({error})", pytrace=False)
+    client = KeptClient.from_connection_string(emubus_server.connection_string)
+    with client:
+        yield client
+
+
+@pytest.fixture
+def servicebus_client(emubus: Emubus, _servicebus_client: KeptClient) -> KeptClient:
+    """A `ServiceBusClient` of `emubus`, one for the whole run; its senders and receivers close at once."""
+    return _servicebus_client
+
+
 @pytest.fixture
 def emubus_clock(emubus: Emubus) -> ManualClock:
     """The clock of `emubus`, frozen until the test moves it with `advance`."""
@@ -70,13 +104,15 @@ def emubus_clock(emubus: Emubus) -> ManualClock:
 
 @contextmanager
 def _running(config: pytest.Config) -> Iterator[Emubus]:
-    url, profile = _setting(config, "url"), _setting(config, "profile")
+    url, profile, namespace = (_setting(config, name) for name in ("url", "profile", "namespace"))
     config_file = _config_file(config)
     if url:
         _refuse_beside_url(config, config_file, profile)
         from .remote import RemoteEmubus
 
-        yield RemoteEmubus(url)
+        remote = RemoteEmubus(url, namespace=namespace or None)
+        remote.keep_story()
+        yield remote
         return
     from ..config import ConfigError
     from .in_process import server_like
@@ -86,7 +122,7 @@ def _running(config: pytest.Config) -> Iterator[Emubus]:
     except ConfigError as error:
         pytest.fail(f"emubus can't start: {error}", pytrace=False)
     with server:
-        yield server
+        yield server.namespace(namespace) if namespace else server
 
 
 def _setting(config: pytest.Config, name: str) -> str:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 from urllib.parse import quote, urlencode, urlsplit
 from xml.etree.ElementTree import Element, ParseError
 
@@ -28,6 +28,7 @@ from ..broker.model.descriptions import QueueDescription, SubscriptionDescriptio
 from ..broker.names import NamespaceName, SnapshotName
 from ..broker.roles import RoleAssignment
 from ..conditions.behaviour import Value
+from ..conditions.engine import no_condition
 from ..conditions.faults import Fault, FaultKind, FaultOperation
 from ..declared.applying import Result, Status
 from ..declared.resources import Declared, Origin
@@ -38,9 +39,25 @@ from ..web.control.resources import resource_json
 from ..web.markup import ATOM
 from ..web.services import Snapshot
 from .answers import Answer, AnswerError, parse_answer
-from .conditions import ConditionReport, ConditionVerbs, parameters_of
+from .condition_names import ConditionName
+from .conditions import ConditionReport, parameters_of
 from .http_connection import DEFAULT_PORTS, connector, read_whole
-from .values import PeekedMessage, fault_in, in_ms, message_in, report_in, route_in, snapshot_in
+from .values import (
+    MessageCounts,
+    PeekedMessage,
+    choice_of,
+    counts_in,
+    fault_in,
+    in_ms,
+    message_in,
+    report_in,
+    route_in,
+    snapshot_in,
+    stores_of,
+    sub_queue_of,
+    subscription_path,
+)
+from .verbs import Verbs
 
 CALL_TIMEOUT_S: Final = 30.0
 APPLY_TIMEOUT_S: Final = 900.0
@@ -64,7 +81,7 @@ _SUPPORT: Final = re.compile(r"^SubCode=\d+\. | TrackingId:.*", re.DOTALL)
 """The tracking parts of the management API's error texts."""
 
 
-class RemoteEmubus(ConditionVerbs):
+class RemoteEmubus(Verbs):
     """The emubus at `url`, such as `http://localhost:5300`; any of its ports will do.
 
     Its verbs are those of `EmubusServer`, where their texts are. `key` is for a server with `--auth sas`, and needs
@@ -142,8 +159,11 @@ class RemoteEmubus(ConditionVerbs):
         else:
             self.create(topic)
 
-    def create_subscription(self, subscription: SubscriptionDescription) -> None:
-        self.create(subscription)
+    def create_subscription(self, subscription: SubscriptionDescription | str) -> None:
+        if isinstance(subscription, str):
+            self._put(subscription_path(subscription), named_entry(SubscriptionDescription), {})
+        else:
+            self.create(subscription)
 
     def update(self, description: Description) -> None:
         self._put(path_of(description), entity_entry(description), ANY_VERSION)
@@ -177,11 +197,12 @@ class RemoteEmubus(ConditionVerbs):
 
     # ---- messages
 
-    def peek(self, path: str, sub_queue: str = "active") -> list[PeekedMessage]:
+    def peek(self, path: str, sub_queue: str | None = "active") -> list[PeekedMessage]:
+        asked = sub_queue_of(sub_queue)
         found: list[PeekedMessage] = []
         first: int | None = 0
         while first is not None:
-            query = f"sub_queue={quote(sub_queue)}&from_sequence_number={first}&count={PAGE_MESSAGES}"
+            query = f"sub_queue={asked}&from_sequence_number={first}&count={PAGE_MESSAGES}"
             page = self._control("GET", f"{_entity(path)}/messages?{query}")
             found += map(message_in, page.parts("messages"))
             following = page.number_or_none("next_sequence_number")
@@ -190,9 +211,8 @@ class RemoteEmubus(ConditionVerbs):
             first = following
         return found
 
-    def message_counts(self, path: str) -> dict[str, int]:
-        counts = self._control("GET", _entity(path)).part("messages")
-        return {state: counts.number(state) for state in counts}
+    def message_counts(self, path: str) -> MessageCounts:
+        return counts_in(self._control("GET", _entity(path)).part("messages"))
 
     def route(self, path: str, key: str | None = None) -> Route:
         query = "" if key is None else f"?key={quote(key, safe='')}"
@@ -205,6 +225,7 @@ class RemoteEmubus(ConditionVerbs):
 
     def reset(self) -> None:
         self._control("POST", "/reset", {"to": "start"})
+        self.started_conditions.clear()
 
     def snapshot(self, name: str) -> Snapshot:
         return snapshot_in(self._control("PUT", f"/snapshots/{SnapshotName(name)}"))
@@ -229,29 +250,35 @@ class RemoteEmubus(ConditionVerbs):
     # ---- outages and faults
 
     def begin_outage(
-        self, stores: Sequence[int], kind: OutageKind, *, delay_ms: int = 0, duration_ms: int | None = None
+        self,
+        stores: int | Collection[int],
+        kind: OutageKind | str = OutageKind.DOWN,
+        *,
+        delay_ms: int = 0,
+        duration_ms: int | None = None,
     ) -> None:
-        asked = {"stores": list(stores), "kind": kind.value, "delay_ms": delay_ms, "duration_ms": duration_ms}
+        word = choice_of(OutageKind, kind, "kind").value
+        asked = {"stores": stores_of(stores), "kind": word, "delay_ms": delay_ms, "duration_ms": duration_ms}
         self._control("POST", "/outages", asked)
 
-    def end_outage(self, stores: Sequence[int]) -> None:
-        for index in stores:
+    def end_outage(self, stores: int | Collection[int]) -> None:
+        for index in stores_of(stores):
             self._control("DELETE", f"/stores/{index}/outage")
 
     def add_fault(
         self,
-        kind: FaultKind,
+        kind: FaultKind | str,
         *,
         entity: str | None = None,
-        operations: Collection[FaultOperation] = (),
+        operations: Collection[FaultOperation | str] = (),
         count: int | None = None,
         probability: float = 1.0,
         delay_ms: int = 0,
     ) -> Fault:
         asked = {
-            "kind": kind.value,
+            "kind": choice_of(FaultKind, kind, "kind").value,
             "entity": entity,
-            "operations": [each.value for each in operations],
+            "operations": [choice_of(FaultOperation, each, "operations").value for each in operations],
             "count": count,
             "probability": probability,
             "delay_ms": delay_ms,
@@ -263,7 +290,7 @@ class RemoteEmubus(ConditionVerbs):
 
     def start_condition(
         self,
-        name: str,
+        name: ConditionName | str,
         *,
         seed: int = 0,
         entity: str | None = None,
@@ -272,7 +299,12 @@ class RemoteEmubus(ConditionVerbs):
         **values: Value,
     ) -> ConditionReport:
         asked = {"name": name, "seed": seed, "entity": entity, "duration_ms": duration_ms, "count": count}
-        return report_in(self._control("POST", "/conditions", {**asked, "set": parameters_of(name, values)}))
+        known = get_args(ConditionName)
+        if name not in known:  # the server would name them all
+            raise BrokerError(Condition.NOT_FOUND, no_condition("condition", name, known))
+        report = report_in(self._control("POST", "/conditions", {**asked, "set": parameters_of(name, values)}))
+        self.started_conditions.append(report.number)
+        return report
 
     def condition(self, number: int) -> ConditionReport:
         return report_in(self._control("GET", f"/conditions/{number}"))
@@ -338,6 +370,9 @@ class RemoteEmubus(ConditionVerbs):
         except (ParseError, DefusedXmlException, ValueError) as error:
             raise self._no_emubus(status, error) from error
         return found
+
+    def _asked(self, method: str, path: str, body: object = None) -> Answer:
+        return self._control(method, path, body)
 
     def _control(
         self,

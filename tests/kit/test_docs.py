@@ -44,6 +44,7 @@ def test_the_examples_for_pytest_pass_as_they_are_written(tmp_path: Path) -> Non
     chosen = {name: example for name, example in examples().items() if name not in HELD_ELSEWHERE}
     assert set(chosen) == {
         "test_orders.py",
+        "test_why_not.py",
         "test_more.py",
         "test_bad_days.py",
         "test_async.py",
@@ -81,7 +82,7 @@ def test_the_configuration_file_of_the_example_is_read(tmp_path: Path) -> None:
 def test_every_fixture_and_every_setting_has_its_row() -> None:
     text = DOCS.read_text()
     plugin = (ROOT / "emubus" / "kit" / "pytest_plugin.py").read_text()
-    fixtures = re.findall(r"^@pytest\.fixture.*\ndef (\w+)", plugin, re.MULTILINE)
+    fixtures = re.findall(r"^@pytest\.fixture.*\ndef ([a-z]\w+)", plugin, re.MULTILINE)
     assert sorted(re.findall(r"^\| `(\w+)` \| (?:test|session) \|", text, re.MULTILINE)) == sorted(fixtures)
     settings = re.findall(r'^    "(\w+)": "', plugin, re.MULTILINE)
     assert re.findall(r"^\| `--emubus-(\w+)=[A-Z]+` \| `emubus_\w+` \|", text, re.MULTILINE) == settings

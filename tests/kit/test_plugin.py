@@ -201,3 +201,40 @@ def test_the_fixtures_are_there_without_being_asked_for(
     plugin = pytestconfig.pluginmanager.get_plugin("emubus")
     assert getattr(plugin, "__name__", None) == "emubus.kit.pytest_plugin"
     assert servicebus_connection_string.startswith("Endpoint=sb://localhost:")
+
+
+def test_one_client_is_for_all_tests_and_its_links_open_and_close_at_once(tmp_path: Path) -> None:
+    (tmp_path / "test_client.py").write_text(
+        "import threading\n"
+        "import pytest\n"
+        "from azure.servicebus import ServiceBusMessage\n"
+        "seen = set()\n"
+        "@pytest.mark.parametrize('number', [1, 2])\n"
+        "def test_it(emubus, servicebus_client, number):\n"
+        "    seen.add(id(servicebus_client))\n"
+        "    before = threading.active_count()\n"
+        "    with servicebus_client.get_queue_sender('queue.1') as sender:\n"
+        "        sender.send_messages(ServiceBusMessage(str(number)))\n"
+        "        with servicebus_client.get_queue_receiver('queue.1') as receiver:\n"
+        "            assert threading.active_count() == before  # closing waits for the threads of the SDK\n"
+        "            (message,) = receiver.receive_messages()\n"
+        "            receiver.complete_message(message)\n"
+        "    assert str(message) == str(number)\n"
+        "    emubus.wait_for('queue.1', active=0)\n"
+        "    assert len(seen) == 1\n"
+    )
+    finished = run_pytest(tmp_path)
+    assert dict(finished.tests) == {"test_it[1]": "passed", "test_it[2]": "passed"}, finished.output
+
+
+def test_the_namespace_of_several_is_chosen(tmp_path: Path) -> None:
+    names = [{"Name": name, "Queues": [{"Name": name}], "Topics": []} for name in ("first", "second")]
+    (tmp_path / "Config.json").write_text(json.dumps({"UserConfig": {"Namespaces": names}}))
+    (tmp_path / "test_it.py").write_text("def test_it(emubus):\n    assert list(emubus.entities()) == ['second']\n")
+    finished = run_pytest(tmp_path, "--emubus-config=Config.json", "--emubus-namespace=second")
+    assert dict(finished.tests) == {"test_it": "passed"}, finished.output
+    folder = tmp_path / "server"
+    folder.mkdir()
+    with serving(folder, "--config", str(tmp_path / "Config.json")) as served:
+        finished = run_pytest(tmp_path, f"--emubus-url={served.url}", "--emubus-namespace=second")
+    assert dict(finished.tests) == {"test_it": "passed"}, finished.output
