@@ -278,6 +278,7 @@ ELSEWHERE_IN_THE_API = {
         "/config/commands",
         "/jobs",
         "/jobs/{job}",
+        "/refusals",
         "/templates/{name}",
         "/entities",
         "/stores",
