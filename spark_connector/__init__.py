@@ -17,7 +17,7 @@ How it works:
 
 Floors, from the ground up: `errors`, `timing`, `position`, `choice`, `conditions`; `dialing` (streams and credentials)
 and `wire` (connections); `codec` (bytes and columns); `option_table`, `options` and `schema`; `source` and `sink`; on
-top `datasource` (Spark's entry point), `registration`, `lag` and `progress` (reports), `pipelines` (programs).
+top `datasource` (Spark's entry point), `registration`, `lag` and `progress` (reports).
 `autoregister` is installed as `pyspark_servicebus`. tests/test_architecture.py holds who may import whom.
 
 The connector imports nothing of the broker and works with any Service Bus. Names are imported at their first use, so

@@ -125,7 +125,6 @@ MAY_IMPORT: dict[str, set[str]] = {  # room: what it may import besides itself
     "spark_connector/source/several": {SPARK, SPARK_OPTIONS, SPARK_PLANNERS, "spark_connector/dialing"},
     SPARK_READERS: {SPARK, SPARK_OPTIONS, SPARK_PLANNERS, "spark_connector/source/several"},
     SPARK_FACADE: {SPARK, SPARK_OPTIONS, SPARK_READERS, "spark_connector/sink", "spark_connector/source/several"},
-    "spark_connector/pipelines": {SPARK, SPARK_OPTIONS, SPARK_FACADE, "codec"},
     "emubus/config_file": {GROUND, "broker/admin", "broker/model", "broker/rules", "codec", "declared"},
     "emubus": {
         *(GROUND, FACADE, "broker/admin", "broker/model", "codec", "conditions", "declared", "story"),

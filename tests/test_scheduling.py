@@ -22,7 +22,7 @@ FILE = "tests/sdk/test_send.py"
         ("tests/sdk/test_across.py::test_x[java-partitioned]", ALL_DRIVERS),
         ("tests/sdk/test_idle.py::test_x[partitioned]", ALL_DRIVERS),
         ("tests/examples/test_languages.py::test_x[java]", "tests/examples/test_languages.py::test_x[java]"),
-        ("tests/spark/test_pipelines.py::test_x", "spark"),
+        ("tests/spark/test_programs.py::test_x", "spark"),
         ("tests/web/test_page.py::test_x", "browser"),
         ("tests/web/test_requests.py::test_x", "tests/web/test_requests.py::test_x"),
     ],

@@ -16,12 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-if not __package__:  # spark-submit runs the file alone
-    __package__ = "emubus.spark_connector.pipelines"
+import job
+from chart import KeyCount, draw, shortened
 
-from ..options import source_options
-from . import job
-from .chart import KeyCount, draw, shortened
+from emubus.spark_connector.options import source_options
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -15,11 +15,9 @@ from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-if not __package__:  # spark-submit runs the file alone
-    __package__ = "emubus.spark_connector.pipelines"
+import job
 
-from ..options import sink_options
-from . import job
+from emubus.spark_connector.options import sink_options
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -1,4 +1,4 @@
-"""The pipelines, each run whole by its `main`: in the shared Spark, with messages that the official SDK has sent."""
+"""The programs of `examples/spark`, each run whole by its `main`: in the shared Spark, with the SDK's messages."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
+import archive
+import chart
+import copy_entity
+import job
+import key_skew
 import pytest
+import replay
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceivedMessage
 
 from emubus.spark_connector.errors import Code, ConnectorError
-from emubus.spark_connector.pipelines import archive, chart, copy_entity, job, key_skew, replay
 from emubus.testing import EmubusServer
 
 from .conftest import MakeQueue, Send
@@ -525,7 +530,7 @@ def test_progress_is_reported_at_most_every_second_and_only_if_it_changed(
     monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     now_s = [100.0]
-    monkeypatch.setattr(job, "monotonic_s", lambda: now_s[0])
+    monkeypatch.setattr(job, "monotonic", lambda: now_s[0])
     run = job.Job("archive", Namespace(verbose=False))
     for at_s, rows in ((100.5, 1), (101.0, 2), (101.9, 3), (102.0, 4), (103.0, 4), (103.1, 5)):
         now_s[0] = at_s

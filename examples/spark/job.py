@@ -1,4 +1,4 @@
-"""Shared by the pipelines: arguments, the Spark session, progress, and clear ends.
+"""Shared by the programs of this folder: arguments, the Spark session, progress, and clear ends.
 
 Knows how a program runs: it reports wrong arguments before Spark is started, shows its progress in one line on stderr
 at most every second, ends in good order on SIGINT and SIGTERM, and shows failures as one line. Exit codes: 0 done, 1
@@ -14,16 +14,17 @@ import signal
 import sys
 import threading
 import traceback
+import uuid
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from ...codec.durations import parse_seconds
-from ..errors import Code, ConnectorError
-from ..timing import monotonic_s, new_id
+from emubus.codec.durations import parse_seconds
+from emubus.spark_connector import Code, ConnectorError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,7 +54,7 @@ class StoppedError(Exception):
 
 
 def make_parser(name: str, about: str | None) -> ArgumentParser:
-    """A parser with the arguments that all pipelines take; `about` is the program's docstring."""
+    """A parser with the arguments that all these programs take; `about` is the program's docstring."""
     parser = ArgumentParser(
         prog=name,
         description=about,
@@ -234,7 +235,7 @@ class Batches:
 
     def add(self, reports: Iterable[Any]) -> None:
         """Take the reports in; those that were seen before don't count again."""
-        from ..lag import servicebus_lag
+        from emubus.spark_connector import servicebus_lag
 
         for report in reports:
             lags = servicebus_lag(report)
@@ -257,7 +258,7 @@ class Job:
         self.signal: int | None = None
         self._spark: SparkSession | None = None
         self._is_own = False
-        self._begun_at_s = monotonic_s()
+        self._begun_at_s = monotonic()
         self._shown_at_s = self._begun_at_s
         self._shown = ""
 
@@ -269,13 +270,13 @@ class Job:
         if self._spark is None:
             from pyspark.sql import SparkSession
 
-            from ..registration import register
+            from emubus.spark_connector import register
 
             active = SparkSession.getActiveSession()
             self._is_own = active is None
             self._spark = active or self._started()
             register(self._spark)
-            self._begun_at_s = monotonic_s()
+            self._begun_at_s = monotonic()
         return self._spark
 
     def _started(self) -> SparkSession:
@@ -303,7 +304,7 @@ class Job:
 
     def show_progress(self, snapshot: Snapshot) -> None:
         """Show the progress, unless that was less than a second ago or nothing has changed."""
-        now_s = monotonic_s()
+        now_s = monotonic()
         text = str(snapshot)
         if now_s - self._shown_at_s >= LINE_INTERVAL_S and text and text != self._shown:
             self._shown, self._shown_at_s = text, now_s
@@ -311,7 +312,7 @@ class Job:
 
     def summary(self, rows: int, what: str) -> str:
         """The last line: the work done, and its speed since the start of the session."""
-        seconds = monotonic_s() - self._begun_at_s
+        seconds = monotonic() - self._begun_at_s
         return f"{self.name}: {rows:,} rows {what} in {seconds:.1f} s ({rows / max(seconds, 0.001):,.0f} rows/s)"
 
     # ---- waiting
@@ -334,7 +335,7 @@ class Job:
 
         Spark finds the format only in the thread that has registered it, so another thread shows the progress.
         """
-        group = new_id()
+        group = uuid.uuid4().hex
         context = self.spark.sparkContext
         done = threading.Event()
 

@@ -14,11 +14,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-if not __package__:  # spark-submit runs the file alone
-    __package__ = "emubus.spark_connector.pipelines"
+import job
 
-from ..options import sink_options, source_options
-from . import job
+from emubus.spark_connector.options import sink_options, source_options
 
 
 def main(argv: Sequence[str] | None = None) -> int:
