@@ -48,6 +48,12 @@ class RuleVerdict:
     matches: bool | None
     reason: str = ""
 
+    @property
+    def text(self) -> str:
+        """The verdict in words: the same for a message that was sent, may be sent, or is tried."""
+        said = {True: "matches", False: "does not match", None: "fails"}[self.matches]
+        return f"{said}: {self.reason}" if self.reason else said
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:

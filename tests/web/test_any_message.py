@@ -239,7 +239,10 @@ ODD = {
 }
 NOT_OF_MESSAGES = ""
 OF_THE_PAGE = {
-    "messages": "path={entity}&open={number}&order=newest&column=scheduled&column=expires&column=enqueued",
+    "messages": "path={entity}&open={number}&order=newest&column=scheduled&column=expires&column=enqueued&group=key"
+    "&properties=p0,DeadLetterReason",
+    "compare": "path={entity}&number={number}&number={number}",
+    "now": "find={number}",
     "body": "path={entity}&number={number}",
     "send": "path={entity}&number={number}",
     "story": "path={entity}&number={number}",
@@ -289,6 +292,7 @@ ELSEWHERE_IN_THE_API = {
         "/entities/{entity}/route",
         "/faults",
         "/connections",
+        "/refusals",
     ),
     *("/entities/{entity}/sessions", "/entities/{entity}/sessions/{session}/state", "/conditions", "/conditions/table"),
     *("/conditions/{id}", "/clock", "/samples", "/events", "/about", "/memory", "/snapshots", "/snapshots/{name}"),

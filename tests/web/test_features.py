@@ -18,6 +18,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from playwright.sync_api import Page, expect
 
 from emubus.broker.api import ReceiveMode
+from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.message.builder import NewMessage
 from emubus.broker.model.descriptions import (
     EntityStatus,
@@ -37,6 +38,7 @@ from .namespace import counts, lock, send
 
 PAGE_OF_DOCS: Final = ROOT / "docs" / "PAGE.md"
 PHONE, DESK = 360, 1280
+NO_SUCH: Final = BrokerError(Condition.NOT_FOUND, "There is no 'no-such'.")
 Feature = Callable[[Page, EmubusServer, str], None]
 
 
@@ -378,6 +380,13 @@ def rules_added_tried_deleted(page: Page, server: EmubusServer, name: str) -> No
     trial.get_by_label("Value of property 1").fill("red")
     trial.get_by_role("button", name="Try").click()
     expect(page.locator("table.rules tbody tr").last).to_contain_text("Label = hot")
+    page.get_by_role("link", name="Edit the rule red").click()
+    edit = page.get_by_role("form", name="Edit the rule red")
+    expect(edit.get_by_label("SQL action")).to_have_value("SET sys.Label = 'hot'")
+    edit.get_by_label("SQL expression").fill("color = 'blue'")
+    button(page, "Save the rule")
+    said(page, "The rule 'red' was changed.")
+    expect(page.locator("table.rules tbody tr").last).to_contain_text("color = 'blue'")
     button(page, "Delete the rule $Default")
     expect(page.locator("table.rules tbody tr")).to_have_count(1)
 
@@ -516,6 +525,24 @@ def story(page: Page, server: EmubusServer, name: str) -> None:
     expect(page.locator(".timeline .badge")).to_have_text(["sent"])
 
 
+def happening_now(page: Page, server: EmubusServer, name: str) -> None:
+    server.create(QueueDescription(name))
+    page.goto(f"{PAGE}/now")
+    page.keyboard.press("/")
+    page.keyboard.type(f"{name}-id")
+    send(server, name, NewMessage(b"the body", {"message-id": f"{name}-id"}))
+    row = page.locator("table.now tbody tr")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text("the body")
+    page.get_by_label("Find").blur()
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_contain_text(name)
+    server.call(lambda: server.server.broker.refusals.refused("shop 1.2", "no-such", NO_SUCH))
+    page.goto(f"{PAGE}/now?only=refusals")
+    expect(row.first).to_contain_text("create it: emubus create queue no-such")
+
+
 FEATURES: Final[dict[str, Feature]] = {
     "Nothing to install: the broker's HTTP port has it": nothing_to_install,
     "Counts of all entities, live": counts_live,
@@ -541,7 +568,7 @@ FEATURES: Final[dict[str, Feature]] = {
     "Send many times, from a file, from kept templates": sent_often_from_a_file_from_a_template,
     "Export messages, download a body": messages_exported_and_bodies_downloaded,
     "JSON and XML indented, other bytes in hexadecimal": pretty_bodies,
-    "Rules: add, delete, try a message and see what the action does": rules_added_tried_deleted,
+    "Rules: add, edit, delete, try a message and see why, and what the action does": rules_added_tried_deleted,
     "Message sessions: the state shown, set and cleared; holder, release": sessions,
     "Partitions as a picture, where a message would go, outages": partitions_and_outage,
     "Clock and reset": clock_and_reset,
@@ -549,6 +576,7 @@ FEATURES: Final[dict[str, Feature]] = {
     "Roles of identities: assign, remove": roles,
     "Conditions, faults, outages, snapshots": failures_and_snapshots,
     "The story of a message: what happened, and why no subscription took it": story,
+    "What happens now: events of messages and refusals of the whole namespace, searched as you type": happening_now,
 }
 
 

@@ -65,6 +65,7 @@ async def posted(client: aiohttp.ClientSession, view: str, **fields: str) -> tup
 async def test_the_story_shows_a_timeline_and_why_no_subscription_took_a_message(
     client: aiohttp.ClientSession, server: EmubusServer
 ) -> None:
+    await posted(client, "story", do="off")
     assert "Events are not kept at present" in await shown(client, "story")
     assert "kept from now on" in (await posted(client, "story", do="on"))[1]
     server.create(TopicDescription("t"))
@@ -72,7 +73,7 @@ async def test_the_story_shows_a_timeline_and_why_no_subscription_took_a_message
     send(server, "t", NewMessage(b"x", {"message-id": EVIL}))
     text = await shown(client, "story", id=EVIL)
     assert "No subscription takes the message: no rule matches" in text
-    assert "red does not take it r : color = &#39;red&#39; is unknown (color is not set)" in text
+    assert "red does not take it r does not match: color = &#39;red&#39; is unknown (color is not set)" in text
     server.create(QueueDescription("q"))
     send(server, "q", NewMessage(b"x"))
     (number,) = lock(server, "q", 1, reason="bad")

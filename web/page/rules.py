@@ -29,7 +29,7 @@ from ...broker.rules import MessageContext
 from ...broker.rules.values import OPAQUE, Value, kind_text, to_text
 from ...story.verdicts import rule_verdict
 from .flashes import Flash
-from .forms import REFUSALS, Failed, Form, FormError, read_form
+from .forms import REFUSALS, Failed, Form, FormError, quoted, read_form
 from .message_form import FIELDS, PROPERTY_TYPES, encoded, message_in
 from .overview import row_of
 from .rendering import value_text
@@ -38,6 +38,7 @@ from .site import Site, address
 FILTER_KINDS: Final = ("sql", "correlation", "true", "false")
 CORRELATION_FIELDS: Final[Mapping[str, str]] = {**CORRELATION_NAMES, "label": "Subject (Label)"}
 VALUE_KINDS: Final = ("string", "long", "double", "boolean")
+_KINDS: Final = (("string", str), ("boolean", bool), ("long", int), ("double", float))
 CHANGED: Final = ("Label", "CorrelationId", "MessageId", "To", "ReplyTo", "SessionId", "ContentType", "PartitionKey")
 
 
@@ -45,12 +46,12 @@ CHANGED: Final = ("Label", "CorrelationId", "MessageId", "To", "ReplyTo", "Sessi
 class RuleVerdict:
     """A rule's verdict for the page: `changes` are the properties that its action set on the copy.
 
-    `reason` says why it does not match.
+    `text` says whether and why, as the story does.
     """
 
     verdict: Verdict
     changes: Sequence[tuple[str, str]]
-    reason: str
+    text: str
 
 
 async def show(
@@ -62,6 +63,9 @@ async def show(
 ) -> web.Response:
     entity = site.entity(path) if path else site.entity_of(request)
     rules = site.broker.administration.rules(entity.path)
+    edited = request.query.get("edit", "") if failed is None else ""
+    if edited:
+        failed = Failed("add", _values_of(_rule_of(rules, edited)))
     return site.render(
         request,
         "rules.html",
@@ -78,6 +82,35 @@ async def show(
         value_kinds=VALUE_KINDS,
         filter_kinds=FILTER_KINDS,
     )
+
+
+def _rule_of(rules: Sequence[RuleDescription], name: str) -> RuleDescription:
+    found = next((each for each in rules if each.name == name), None)
+    if found is None:
+        raise FormError(f"There is no rule {quoted(name)}; it may have been deleted.", "name", status=404)
+    return found
+
+
+def _values_of(rule: RuleDescription) -> dict[str, list[str]]:
+    """What the form has for a rule that is edited. FormError for one that a form can't hold."""
+    values = {"name": [rule.name], "edit": [rule.name], "action": [rule.action or ""], "filter": [rule.filter.kind]}
+    match rule.filter:
+        case SqlFilter() if rule.filter.parameters or rule.action_parameters:
+            raise FormError(f"The rule {quoted(rule.name)} has parameters, which this form does not: use the API.")
+        case SqlFilter():
+            values["expression"] = [rule.filter.expression]
+        case CorrelationFilter():
+            values |= {f"by_{name}": [getattr(rule.filter, name) or ""] for name in CORRELATION_FIELDS}
+            for name, value in rule.filter.properties.items():
+                kind = next((each for each, of in _KINDS if type(value) is of), "")
+                if not kind:
+                    raise FormError(f"The rule {quoted(rule.name)} has the value '{name}' of a type that is not here.")
+                values.setdefault("value_name", []).append(name)
+                values.setdefault("value_kind", []).append(kind)
+                values.setdefault("value", []).append(str(value).lower() if isinstance(value, bool) else str(value))
+        case _:
+            pass
+    return values
 
 
 def filter_text(description: Filter) -> str:
@@ -108,6 +141,11 @@ async def add(site: Site, request: web.Request) -> web.Response:
     try:
         name = form.text("name")
         rule = RuleDescription(name, _filter_in(form), form.optional("action"))
+        if form.text("edit"):
+            if name != form.text("edit"):
+                raise FormError(f"Name: a rule keeps its name, which is {quoted(form.text('edit'))}.", "name")
+            site.broker.administration.replace_rule(path, rule)
+            return site.redirect(address("rules", path=path), Flash(f"The rule '{name}' was changed."))
         site.broker.administration.add_rule(path, rule)
     except REFUSALS as error:
         return await show(site, request, form.failed("add", error), path)
@@ -164,7 +202,7 @@ async def try_message(site: Site, request: web.Request) -> web.Response:
         message = parse_message(encoded(message_in(form, now)))
         context = MessageContext(message, enqueued_at=now)
         verdicts = [
-            RuleVerdict(each, _changes(each, context), rule_verdict(each.rule, context).reason)
+            RuleVerdict(each, _changes(each, context), rule_verdict(each.rule, context).text)
             for each in try_rules(rules, message, now)
         ]
     except REFUSALS as error:

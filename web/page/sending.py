@@ -5,7 +5,7 @@ Does not know how a partition is chosen; the broker does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
@@ -15,14 +15,15 @@ from aiohttp import web
 from ...broker.address import SubQueue
 from ...broker.admin import figures
 from ...broker.admin.overview import Route, Seen
-from ...broker.admin.rule_trial import try_rules
 from ...broker.api import Entity
 from ...broker.errors import BrokerError
 from ...broker.message.builder import NewMessage
 from ...broker.message.message import Message
-from ...broker.model.descriptions import SubscriptionDescription, TopicDescription
+from ...broker.model.descriptions import RuleDescription, SubscriptionDescription, TopicDescription
 from ...broker.names import TemplateName
 from ...codec.errors import DecodeError
+from ...story.tracing import VERDICTS_MAX
+from ...story.verdicts import Verdict, verdicts_on
 from ..control.entities import SUB_QUEUES
 from ..long_work import Pace
 from ..messages.annotations import map_section
@@ -65,7 +66,9 @@ class Destination:
     """The destination of a message: its partition, and the subscriptions of a topic that would receive it."""
 
     route: Route
-    subscriptions: list[tuple[str, str]]  # (name, which rules)
+    verdicts: list[Verdict]
+    """Of the first `VERDICTS_MAX` subscriptions, those that would take it first."""
+    subscription_count: int
     is_topic: bool
 
 
@@ -179,18 +182,17 @@ def destination_of(site: Site, entity: Entity, message: NewMessage) -> Destinati
     route = site.overview.route(
         entity, session_id=message.session_id, partition_key=message.partition_key, message_id=message.message_id
     )
-    matching: list[tuple[str, str]] = []
+    rules: dict[str, Sequence[RuleDescription]] = {}
+    count = 0
     if isinstance(entity.description, TopicDescription):
-        now = site.services.clock.now_ms()
         for each in site.broker.namespace.subscriptions_of(entity.path).entities():
             assert isinstance(each.description, SubscriptionDescription)
-            verdicts = try_rules(each.description.rules, parsed, now)
-            matched = [
-                f"{v.rule.name} fails" if v.matches is None else v.rule.name for v in verdicts if v.matches is not False
-            ]
-            if matched:
-                matching.append((each.description.name, ", ".join(matched)))
-    return Destination(route, matching, isinstance(entity.description, TopicDescription))
+            count += 1
+            if len(rules) < VERDICTS_MAX:
+                rules[each.path] = each.description.rules
+    verdicts = verdicts_on(parsed, rules, site.services.clock.now_ms())
+    verdicts.sort(key=lambda each: not each.takes)
+    return Destination(route, verdicts, count, isinstance(entity.description, TopicDescription))
 
 
 def _parsed(entity: Entity, message: NewMessage) -> Message:

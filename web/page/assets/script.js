@@ -162,6 +162,48 @@ function selectAll() {
   }
 }
 
+// "/" goes to the search of the page, "j" and "k" to the next and the previous row; elsewhere keys are the browser's.
+function keys() {
+  document.addEventListener("keydown", (event) => {
+    const isTyping = event.target.closest("input, select, textarea, [contenteditable]");
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping) return;
+    if (event.key === "/") {
+      const field = document.querySelector("[data-search], [role=search] input, .filter input[name=text]");
+      if (!field) return;
+      event.preventDefault();
+      field.focus();
+      field.select();
+    } else if (event.key === "j" || event.key === "k") {
+      const rows = [...document.querySelectorAll("main tbody tr:not(.more), main .timeline > li")];
+      const links = rows.map((row) => row.querySelector("th a, a, summary, button")).filter(Boolean);
+      const at = links.findIndex((link) => rowOf(link) === rowOf(document.activeElement));
+      const next = links[event.key === "j" ? at + 1 : at < 0 ? links.length - 1 : at - 1];
+      if (next) next.focus();
+    }
+  });
+}
+
+function rowOf(element) {
+  return element && element.closest("tr, .timeline > li");
+}
+
+// What is typed into a live search shows at once, and stands in the address.
+function searches() {
+  for (const field of document.querySelectorAll("[data-search]")) {
+    let timer = 0;
+    field.addEventListener("input", () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => {
+        const address = new URL(document.body.dataset.livePath || location.href, location.href);
+        address.searchParams.set(field.name, field.value);
+        document.body.dataset.livePath = address.pathname + address.search;
+        history.replaceState(null, "", document.body.dataset.livePath);
+        live.refresh();
+      }, 200);
+    });
+  }
+}
+
 function focusWhatMatters() {
   const target = document.querySelector("p.error[tabindex]") || document.getElementById("destination") || document.getElementById("flash");
   if (target && !location.hash) target.focus({ preventScroll: !target.matches(".error, #destination") });
@@ -171,4 +213,6 @@ live.start();
 copyButtons();
 rowButtons();
 selectAll();
+keys();
+searches();
 focusWhatMatters();
