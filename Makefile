@@ -9,7 +9,7 @@ LONG := $(addprefix tests/,crash attack codec amqp broker commands http operatio
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
 .PHONY: serve test test-heavy test-clients test-parts test-long long-tests real-disks kill-rounds simulation try-dist conformance prepare check bench fast dist clean
-serve: $(VENV)/installed
+serve: $(VENV)/served
 	$(BIN)/emubus serve $(ARGS)
 test: # installs beside the builds
 	$(MAKE) --jobs 4 --output-sync test-heavy test-clients test-parts check
@@ -46,6 +46,8 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) && $(BIN)/pip install --quiet --upgrade pip
 $(VENV)/installed: pyproject.toml $(wildcard amqp/wire/*.c broker/message/*.c storage/journal/*.c) | $(BIN)/python
 	$(BIN)/pip install --quiet --no-compile --editable '.[dev]' && touch $@
+$(VENV)/served: pyproject.toml $(wildcard amqp/wire/*.c broker/message/*.c storage/journal/*.c) | $(BIN)/python # the product alone
+	$(BIN)/pip install --quiet --no-compile --editable . && touch $@
 $(VENV)/collected: $(VENV)/installed # compiles all tests once, before many processes do it at a time
 	$(BIN)/pytest --collect-only -qq > $@.new && mv $@.new $@
 clean:

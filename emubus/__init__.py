@@ -1,4 +1,4 @@
-"""emubus: a local stand-in for Azure Service Bus with real partitions (the glue: CLI, config, server)."""
+"""emubus: an Azure Service Bus emulator with real partitions (the glue: CLI, config, server)."""
 
 __version__ = "0.1.0"
 NO_WINDOWS = "the broker does not run on Windows; use WSL 2, or the container image"

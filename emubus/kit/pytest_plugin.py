@@ -33,7 +33,7 @@ _SETTINGS: Final = {
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add each setting as a command line option, which comes first, and to the configuration file."""
-    group = parser.getgroup("emubus", "emubus, a local stand-in for Azure Service Bus")
+    group = parser.getgroup("emubus", "emubus, an Azure Service Bus emulator")
     for name, meaning in _SETTINGS.items():
         group.addoption(f"--emubus-{name}", metavar=name.upper(), default=None, help=meaning)
         parser.addini(f"emubus_{name}", meaning, type="string", default="")
