@@ -36,7 +36,7 @@ from .link_context import LinkContext
 from .links.frame_exchange import FrameExchange
 from .server_state import Choose, ServerState
 from .watch import Watch
-from .wire.clients import wants_padding, wants_pause
+from .wire.clients import application_of, wants_padding, wants_pause
 from .wire.engine import AttachRequest, Pointer, lib
 from .wire.flow import FEW_BUFFERS_BYTES
 from .wire.frame_reader import FRAMES_MAX
@@ -552,6 +552,7 @@ class Connection(asyncio.Protocol):
         for name in ("product", "version"):
             value = properties.get(name)
             self.context.client[name] = str.__str__(value) if isinstance(value, str) else ""
+        self.context.client["application"] = application_of(properties)
 
     def _beat(self) -> None:
         """Write an empty frame: nothing else was written for a while."""

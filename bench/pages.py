@@ -45,9 +45,8 @@ PAGES: Final[Mapping[str, str]] = {
     "create": f"{ROOT}/create?kind=subscription",
     "charts": f"{ROOT}/charts",
     "charts of an entity": f"{ROOT}/charts?path={QUEUE}&span=1d",
-    "clients": f"{ROOT}/clients",
+    "flow": f"{ROOT}/flow",
     "story": f"{ROOT}/story",
-    "forwarding": f"{ROOT}/forwarding",
     "failures": f"{ROOT}/failures",
     "namespace": f"{ROOT}/namespace",
 }

@@ -30,6 +30,10 @@ def wants_pause(properties: Mapping[str, object]) -> bool:
     return _is_before(properties, JAVASCRIPT_PRODUCT, (7, 9, 2))
 
 
+SDK: Final = "azsdk-"
+"""How the names of all SDKs begin."""
+
+
 def _is_before(properties: Mapping[str, object], product: str, version: tuple[int, int, int]) -> bool:
     """Whether a client is of a product and older than a version; one without a version counts as new."""
     found = _VERSION.match(str(properties.get("version")))
@@ -37,3 +41,13 @@ def _is_before(properties: Mapping[str, object], product: str, version: tuple[in
         return False
     major, minor, patch = (int(part) for part in found.groups())
     return (major, minor, patch) < version
+
+
+def application_of(properties: Mapping[str, object]) -> str:
+    """What a program calls itself to its SDK, which says it before its own name in `user-agent`; "" if it does not.
+
+    So it is in azure-servicebus for Python (`user_agent=`), whose own name follows as `azsdk-python-servicebus/…`.
+    """
+    told = properties.get("user-agent")
+    words = str.__str__(told).split(" ", 2) if isinstance(told, str) else []
+    return words[0] if len(words) > 1 and words[1].startswith(SDK) else ""

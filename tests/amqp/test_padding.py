@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from emubus.amqp.wire.clients import application_of
 from emubus.broker.errors import BrokerError, Condition
 from emubus.codec.types import Ubyte, Uint
 
@@ -88,3 +89,18 @@ async def test_an_old_client_that_settles_at_once_is_not_answered(bare: Wire) ->
     assert (len(transfer.fields), transfer.payload) == (11, b"one")
     bare.dispose(accepted, 0, settled=True)
     assert await bare.turn() == []
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ("shop azsdk-python-servicebus/7.15.0 Python/3.11", "shop"),
+        ("azsdk-python-servicebus/7.15.0 Python/3.11", ""),
+        ("shop 2.0", ""),
+        ("", ""),
+        (5, ""),
+        (None, ""),
+    ],
+)
+def test_a_program_is_called_what_it_told_its_sdk(told: object, expected: str) -> None:
+    assert application_of({"user-agent": told}) == expected

@@ -17,7 +17,7 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from playwright.sync_api import Page, expect
 
-from emubus.broker.api import ReceiveMode
+from emubus.broker.api import ReceiveMode, partition_for_key
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.message.builder import NewMessage
 from emubus.broker.model.descriptions import (
@@ -136,11 +136,17 @@ def definitions_exported_and_imported(page: Page, server: EmubusServer, name: st
     expect(page.get_by_role("region", name="Properties")).to_contain_text("7 s")
 
 
-def forwarding_drawn(page: Page, server: EmubusServer, name: str) -> None:
-    server.create(QueueDescription(f"{name}-to"))
-    server.create(QueueDescription(name, forward_to=f"{name}-to"))
-    page.goto(f"{PAGE}/forwarding")
-    expect(page.locator("tr", has=page.get_by_role("link", name=name, exact=True))).to_contain_text(f"{name}-to")
+def flow_drawn(page: Page, server: EmubusServer, name: str) -> None:
+    server.create(TopicDescription(name))
+    rule = RuleDescription("red", SqlFilter("color = 'red'"))
+    server.create(SubscriptionDescription(name, "s", rules=(rule,)))
+    server.create(QueueDescription(f"{name}-to", forward_to=name))
+    send(server, name, NewMessage(b"x"), NewMessage(b"x", {}, {"color": "red"}))
+    page.goto(f"{PAGE}/forwarding")  # an address of before
+    lines = page.locator("#flow tbody tr")
+    expect(lines.filter(has_text=f"{name}-to")).to_contain_text("forwards to")
+    expect(lines.filter(has_text=f"{name}/Subscriptions/s")).to_contain_text("took 1 of 2")
+    expect(page.locator("#flow svg .node-topic").first).to_be_visible()
 
 
 # ---- messages
@@ -426,6 +432,18 @@ def sessions(page: Page, server: EmubusServer, name: str) -> None:
     said(page, "was cleared")
 
 
+def hot_keys(page: Page, server: EmubusServer, name: str) -> None:
+    server.create(QueueDescription(name, enable_partitioning=True))
+    send(server, name, *(NewMessage(b"x", partition_key="hot" if n else "cold") for n in range(10)))
+    page.goto(at("entity", name))
+    page.get_by_role("link", name="Keys").click()
+    rows = page.locator("table.heat tbody tr")
+    expect(rows.locator("th")).to_have_text(["hot", "cold"])
+    cell = 3 + partition_for_key("hot", 16)
+    expect(rows.first.locator("th, td").nth(cell)).to_have_text("9")
+    expect(rows.first.locator(".heat-4")).to_have_count(1)
+
+
 def partitions_and_outage(page: Page, server: EmubusServer, name: str) -> None:
     server.create(QueueDescription(name, enable_partitioning=True))
     page.goto(at("send", name))
@@ -459,13 +477,14 @@ def clock_and_reset(page: Page, server: EmubusServer, name: str) -> None:
 def connections(page: Page, server: EmubusServer, name: str) -> None:
     server.create(QueueDescription(name))
     with (
-        ServiceBusClient.from_connection_string(server.connection_string) as sdk,
+        ServiceBusClient.from_connection_string(server.connection_string, user_agent="shop") as sdk,
         sdk.get_queue_sender(name) as sender,
     ):
         sender.send_messages(ServiceBusMessage("x"))
-        page.goto(f"{PAGE}/clients")
-        row = page.locator("tbody tr", has_text=name)
-        expect(row).to_contain_text("azsdk-python-servicebus")
+        page.goto(f"{PAGE}/flow")
+        expect(page.locator("#flow tbody tr", has_text=name)).to_contain_text("sends to")
+        row = page.locator("#connections tbody tr", has_text=name)
+        expect(row).to_contain_text("shop azsdk-python-servicebus")
         row.get_by_role("button").click()
         said(page, "was dropped")
     gc.collect()
@@ -551,7 +570,7 @@ FEATURES: Final[dict[str, Feature]] = {
     "Charts over five minutes, an hour, a day": charts,
     "Create, edit, disable and delete an entity": created_edited_deleted,
     "Export entities (Config.json, ARM, commands), import a Config.json": definitions_exported_and_imported,
-    "Forwarding as a graph, with loops and dead ends": forwarding_drawn,
+    "The flow as a graph: senders, entities, what subscriptions took, receivers; loops and dead ends": flow_drawn,
     "Columns of messages, chosen": columns,
     "Peek, from a sequence number": peeked,
     "Search by text, SQL expression, state, time, session, partition; newest or oldest first": searched,
@@ -570,6 +589,7 @@ FEATURES: Final[dict[str, Feature]] = {
     "JSON and XML indented, other bytes in hexadecimal": pretty_bodies,
     "Rules: add, edit, delete, try a message and see why, and what the action does": rules_added_tried_deleted,
     "Message sessions: the state shown, set and cleared; holder, release": sessions,
+    "Keys over partitions: which key is hot, and which partition it fills": hot_keys,
     "Partitions as a picture, where a message would go, outages": partitions_and_outage,
     "Clock and reset": clock_and_reset,
     "Connections with their links, drop one": connections,

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from emubus.web.page.forwarding import BOX_HEIGHT_PX, graph_of
+from emubus.web.page.flow import BOX_HEIGHT_PX, graph_of
 from emubus.web.page.layered import placed
 
 

@@ -92,7 +92,7 @@ async def test_forwarding_is_drawn_with_its_loops_and_dead_ends(
     server.create(QueueDescription("there", forward_to="back"))
     server.update(QueueDescription("back", forward_to="there"))
     server.create(TopicDescription("unheard"))
-    text = await shown(client, "forwarding")
+    text = await shown(client, "flow")
     assert "Loop : back forwards to there" in text
     assert "Dead end : unheard has no subscription: messages are lost" in text
 
@@ -101,20 +101,20 @@ async def test_forwarding_is_drawn_with_its_loops_and_dead_ends(
 async def test_a_client_is_listed_with_its_links_and_can_be_dropped(
     client: aiohttp.ClientSession, server: EmubusServer
 ) -> None:
-    assert "No client is connected" in await shown(client, "clients")
+    assert "No client is connected" in await shown(client, "flow")
     server.create(QueueDescription("links"))
     with (
         ServiceBusClient.from_connection_string(server.connection_string) as sdk,
         sdk.get_queue_sender("links") as sender,
     ):
         await asyncio.to_thread(sender.send_messages, ServiceBusMessage("x"))
-        text = await shown(client, "clients")
+        text = await shown(client, "flow")
         found = re.search(
             r"Drop (\d+) azsdk-python-servicebus 7\.[\d.]+ 127\.0\.0\.1:\d+ .* sender links credit [\d,]+", text
         )
         assert found is not None, text
         assert "was dropped" in (await posted(client, "drop-connection", number=found[1]))[1]
-        assert "No client is connected" in await shown(client, "clients")
+        assert "No client is connected" in await shown(client, "flow")
         assert (await posted(client, "drop-connection", number=found[1]))[0] == 404
     gc.collect()
 

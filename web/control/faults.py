@@ -85,6 +85,10 @@ CONNECTIONS: Final = named(
                             "container": text("Container id of the client.", chars_max=10_000),
                             "product": text("Product of the client.", chars_max=10_000),
                             "version": text("Its version.", chars_max=10_000),
+                            "application": text(
+                                "What the program calls itself in its user agent; empty if it does not.",
+                                chars_max=10_000,
+                            ),
                             "links": array(
                                 "Its links.",
                                 named(
@@ -225,6 +229,7 @@ ENDPOINTS: Final = (
                     "container": "python-1",
                     "product": "azsdk-python-servicebus",
                     "version": "7.14.3",
+                    "application": "shop",
                     "links": [
                         {"address": "orders", "role": "sender", "name": "sender-1", "credit": 1_000, "in_flight": 0}
                     ],

@@ -22,7 +22,7 @@ from .forms import query_form
 from .site import Site, address
 
 ROWS_MAX: Final = 100
-LOOKED_AT_MAX: Final = 5_000
+LOOKED_AT_MAX: Final = 2_000
 """Events that a search looks at, the newest first: 0.1 s of a thread beside the event loop."""
 SOUGHT_CHARS_MAX: Final = 200
 BODY_CHARS_MAX: Final = 120

@@ -8,7 +8,7 @@ from emubus.broker.model.descriptions import (
     SubscriptionDescription,
     TopicDescription,
 )
-from emubus.web.page.forwarding import NODES_MAX, Way, graph_of
+from emubus.web.page.flow import NODES_MAX, Way, graph_of
 
 
 def test_entities_stand_to_the_right_of_their_sources() -> None:
