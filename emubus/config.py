@@ -7,7 +7,7 @@ passed. Does not know what the settings do: it returns checked values, or raises
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -26,6 +26,7 @@ from .options import (
     HTTP_PORT,
     OTLP,
     Option,
+    Values,
     found_option,
     names,
     non_empty,
@@ -501,8 +502,18 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
         more_namespaces=_more(found, asked, limits, values.maybe("sas_key", str)),
         new_keys=_keys((), values.maybe("sas_key", str)),
         notes=tuple(_notes(variables)),
-        warnings=found.warnings,
+        warnings=(*found.warnings, *_without_effect(values, arguments, variables)),
     )
+
+
+def _without_effect(values: Values, arguments: Mapping[str, str | None], variables: Mapping[str, str]) -> Iterator[str]:
+    """A line for each setting that another one leaves without an effect."""
+    if values["tls_port"] is not None and values.of("tls", Tls) is Tls.OFF and values["tls_cert"] is None:
+        flag, text = found_option(OPTIONS_BY_NAME["tls_port"], arguments, variables)
+        yield f"{flag} {text}: without --tls dev or --tls-cert these ports accept plain connections only"
+    if values["sas_key"] is not None and values.of("auth", Auth) is Auth.NONE:
+        flag, _ = found_option(OPTIONS_BY_NAME["sas_key"], arguments, variables)
+        yield f"{flag} has no effect: every key is accepted; --auth sas verifies it"
 
 
 def limits_of(profile: Profile, partitions: int | None) -> Limits:

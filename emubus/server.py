@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import ipaddress
+import socket
 import ssl
 import sys
 from functools import partial
@@ -43,7 +45,7 @@ from .stopping import catch_signals, stop_on_signal
 from .storage import StoreError
 from .story.ring import Story
 from .telemetry.sampler import Sampler
-from .terminal import write_notes
+from .terminal import write_errors, write_notes
 from .tls import (
     FOLDER,
     HANDSHAKE_FAILURE,
@@ -196,7 +198,9 @@ class Server:
         self.ledger = Ledger(self.clock, self._caps(), trim)
         factories = self._new_amqp, self._new_http
         self._listener = listener = Listener(*factories, self.clock, self.ledger, tls, self._handshake)
-        self.http_port = listener.listen(config.host, config.http_port)  # first: a taken port changes nothing
+        self.http_port = _listen(
+            listener, config.host, config.http_port, "--http-port"
+        )  # first: a taken port changes nothing
         self._cleanup.callback(self.clock.close)
         self._otlp = None if config.otlp is None else _open_otlp(config.otlp, self.clock)
         ca = str(ca_file(config.tls_dir)) if config.tls is Tls.DEV else None
@@ -210,8 +214,8 @@ class Server:
         self._http = LazyHttpServer(namespaces.first.services)
         self._cleanup.push_async_callback(self._http.stop)
         self._cleanup.push_async_callback(namespaces.stop_amqp)  # before HTTP, whose WebSockets carry AMQP
-        self.amqp_port = listener.listen(config.host, config.amqp_port)
-        self.more_ports = tuple(listener.listen(config.host, port) for port in config.more_ports)
+        self.amqp_port = _listen(listener, config.host, config.amqp_port, "--amqp-port")
+        self.more_ports = tuple(_listen(listener, config.host, port, "--tls-port") for port in config.more_ports)
         namespaces.listen()
         if tls is not None and ca is not None:  # again, with the names of the ports that the system has chosen
             left_out = certify(tls, config.tls_dir / FOLDER, [config.host], list(self.ports.values()))
@@ -303,6 +307,23 @@ class Server:
         return self._stranger
 
 
+def _listen(listener: Listener, host: str, port: int, flag: str) -> int:
+    """Listen on the port of an option, and return it. StartError with what to do about it."""
+    try:
+        return listener.listen(host, port)
+    except socket.gaierror as error:
+        remedy = "name an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all"
+        raise StartError(f"--host {host} is not known ({error.strerror}): {remedy}", EXIT_USAGE) from error
+    except OSError as error:
+        remedies = {
+            errno.EADDRINUSE: f"another program has it, perhaps an emubus that runs; {flag} 0 takes a free one",
+            errno.EACCES: f"only root may take it; {flag} 0 takes a free one",
+            errno.EADDRNOTAVAIL: f"--host {host} is no address of this machine; 127.0.0.1 is, and 0.0.0.0 means all",
+        }
+        remedy = remedies.get(error.errno or 0, f"{flag} and --host choose another one")
+        raise StartError(f"{error.strerror}: {remedy}") from error
+
+
 def _open_otlp(endpoint: str, clock: Clock) -> Otlp | None:
     """None if only the variable for every program asks for it, and the extra is missing. StartError."""
     variables = variables_of_process()
@@ -326,7 +347,7 @@ def run(config: Config) -> int:
     try:
         uvloop.run(_serve(config))
     except StartError as error:
-        write_notes([f"emubus: {error}"])
+        write_errors([str(error)])
         return error.exit_code
     return EXIT_OK
 

@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from emubus.__main__ import main
 from emubus.config import load_config
 from emubus.running import servers
-from emubus.server import Server
+from emubus.server import Server, StartError
 
 from ..log_levels import every_level
 from ..programs import PROGRAM_S_MAX
@@ -131,8 +131,42 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         command = [sys.executable, "-P", "-m", "emubus", "serve", "--http-port", "0", "--amqp-port", str(port)]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PROGRAM_S_MAX, check=False)
     assert done.returncode == 1
-    assert str(port) in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith(f"emubus: error: can't listen on 127.0.0.1 port {port}: Address already in use: ")
+    assert "--amqp-port 0 takes a free one" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"host": "no-such-host.invalid"}, "--host no-such-host.invalid is not known ("),
+        ({"host": "192.0.2.1"}, "--host 192.0.2.1 is no address of this machine; 127.0.0.1 is, and 0.0.0.0 means all"),
+        ({"conditions": "throtled"}, "--conditions: There is no condition 'throtled'; did you mean throttled?"),
+    ],
+)
+async def test_what_a_server_can_not_start_with_is_named_with_the_remedy(arguments: dict[str, str], error: str) -> None:
+    given = {"durability": "none", "amqp_port": "0", "http_port": "0", **arguments}
+    with pytest.raises(StartError) as refused:
+        await Server(load_config(given, {})).start()
+    assert error in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "warnings"),
+    [
+        ({"tls_port": "5671"}, {}, ("--tls-port 5671: without --tls dev or --tls-cert these ports accept plain ",)),
+        ({"tls_port": "5671", "tls": "dev"}, {}, ()),
+        ({"sas_key": "secret"}, {}, ("--sas-key has no effect: every key is accepted; --auth sas verifies it",)),
+        ({}, {"EMUBUS_SAS_KEY": "secret"}, ("EMUBUS_SAS_KEY has no effect",)),
+        ({"sas_key": "secret", "auth": "sas"}, {}, ()),
+    ],
+)
+def test_a_setting_without_effect_is_a_warning(
+    arguments: dict[str, str], environment: dict[str, str], warnings: tuple[str, ...]
+) -> None:
+    found = load_config(arguments, environment).warnings
+    assert len(found) == len(warnings)
+    assert all(text in each for text, each in zip(warnings, found, strict=True))
 
 
 def test_check_of_a_stopped_folder_says_what_it_holds(process: Process, tmp_path: Path) -> None:

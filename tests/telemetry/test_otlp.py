@@ -283,7 +283,7 @@ def test_without_the_extra_a_start_says_what_to_install(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert line.startswith("emubus: --otlp (or OTEL_EXPORTER_OTLP_ENDPOINT) needs OpenTelemetry: ")
+    assert line.startswith("emubus: error: --otlp (or OTEL_EXPORTER_OTLP_ENDPOINT) needs OpenTelemetry: ")
     assert "pip install 'emubus[otel]'" in line
 
 
