@@ -74,6 +74,11 @@ def write_lines(lines: Iterable[str]) -> None:
     _write(sys.stdout, "".join(f"{line}\n" for line in written))
 
 
+def flush() -> None:
+    """Let a reader of a pipe have what is written so far."""
+    sys.stdout.flush()
+
+
 def write_json(value: object) -> None:
     """Write a value as JSON to stdout."""
     _write(sys.stdout, json_text(value) + "\n")
@@ -83,6 +88,11 @@ def write_json_pieces(pieces: Iterable[bytes]) -> None:
     """Write JSON that comes in pieces to stdout."""
     for piece in safe_json_pieces(pieces):
         sys.stdout.buffer.write(piece)
+
+
+def is_terminal() -> bool:
+    """Whether people can be asked: questions go to stderr."""
+    return sys.stderr.isatty()
 
 
 def write_errors(texts: Iterable[str]) -> None:

@@ -23,6 +23,7 @@ on by default.
 |---|---|
 | Python | `with emubus.conditions("throttled", seed=7, throttle_credits__credits_per_s=50) as on:`, then `on.report` |
 | HTTP | `POST /emubus/v1/conditions`: `{"name": "throttled", "seed": 7, "set": {"throttle-admin.credits_per_s": 50}}` |
+| Command line | `emubus condition begin throttled --seed 7 --set credits_per_s=50`; `list`, `end`, `names` |
 | HTTP, later | `GET /emubus/v1/conditions/1` (its plan and what struck), `DELETE /emubus/v1/conditions/1` |
 | Start | `emubus serve --conditions rolling-upgrade --seed 7` |
 | A soak | `emubus exercise --minutes 10 --seed 7` |

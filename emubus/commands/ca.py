@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..config import OPTIONS_BY_NAME
 from ..exits import EXIT_FAILED, EXIT_OK, CommandError
-from ..options import read_options
-from ..terminal import write_lines, write_notes
+from ..options import ConfigError, read_options
+from ..terminal import write_json, write_lines, write_notes
 from ..tls import (
     TlsError,
     ca_file,
@@ -95,6 +95,7 @@ def add_arguments(parser: Command) -> None:
     parser.option(
         "--fingerprint", metavar="SHA256", help="install the CA with this SHA-256, though emubus may not have made it"
     )
+    parser.switch("--json", help="print JSON; not with --install")
     parser.run = run
 
 
@@ -113,6 +114,18 @@ def run(parsed: Parsed) -> int:
         f"Made: {certificate.not_valid_before_utc:%Y-%m-%d}; for {_names_of(certificate)}",
         f"SHA-256: {fingerprint}",
     ]
+    if parsed.json and parsed.install:
+        raise ConfigError("--json and --install exclude each other: install says what it did in sentences")
+    if parsed.json:
+        write_json(
+            {
+                "file": str(path),
+                "sha256": fingerprint,
+                "subject": certificate.subject.rfc4514_string(),
+                "doubts": [*reasons],
+            }
+        )
+        return EXIT_OK
     if not parsed.install:
         write_lines([*trust_lines(path), "", *about])
         write_notes(f"emubus: warning: this CA was perhaps not made by emubus for you: {each}" for each in reasons)

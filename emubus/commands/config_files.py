@@ -9,6 +9,7 @@ from ..exits import EXIT_OK, EXIT_USAGE
 from ..options import ConfigError, read_options
 from ..terminal import json_text, write_json, write_lines, write_notes
 from .client.address import add_server_options
+from .client.output import add_json, show
 from .declaring import Command, Parsed
 
 if TYPE_CHECKING:
@@ -23,9 +24,11 @@ def add_arguments(parser: Command) -> None:
     check.run = _check
     export = parser.action("export", "print the running namespace", _EXPORT)
     export.option("--file", convert=Path, metavar="FILE", help="write it to this file")
+    add_json(export)
     add_server_options(export)
     export.run = _export
     schema = parser.action("schema", "print the JSON Schema of the file", _SCHEMA)
+    add_json(schema)
     schema.run = _schema
 
 
@@ -87,7 +90,7 @@ def _export(parsed: Parsed) -> int:
         parsed.file.write_text(json_text(found) + "\n")
     except OSError as error:
         raise ConfigError(f"{parsed.file} can't be written: {error.strerror}") from error
-    write_lines([f"exported to {parsed.file}"])
+    show(parsed, {"file": str(parsed.file)}, [f"exported to {parsed.file}"])
     return EXIT_OK
 
 

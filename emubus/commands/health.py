@@ -13,7 +13,7 @@ from typing import Final
 
 from ..exits import EXIT_FAILED, EXIT_OK
 from ..options import HOST, HTTP_PORT, found_option, read_default
-from ..terminal import one_line, write_lines, write_notes
+from ..terminal import one_line, write_json, write_lines, write_notes
 from .declaring import Command, Parsed
 
 ANSWER_BYTES_MAX: Final = 10_000
@@ -36,6 +36,7 @@ def add_arguments(parser: Command) -> None:
         metavar="S",
         help="seconds to sleep if the server has long been healthy (0)",
     )
+    parser.switch("--json", help="print JSON, also if nobody answers")
     parser.run = run
 
 
@@ -60,10 +61,18 @@ def run(parsed: Parsed) -> int:
     except (OSError, ValueError) as error:
         if parsed.host is None and parsed.http_port is None and (found := _elsewhere(port)) is not None:
             return run(Parsed({**vars(parsed), "host": found[0], "http_port": str(found[1])}))
+        if parsed.json:
+            message = one_line(str(error))
+            write_json({"url": f"http://{authority}", "is_healthy": False, "status": None, "message": message})
+            return EXIT_FAILED
         write_notes([f"emubus: no answer from http://{authority}/health: {one_line(str(error))}"])
         return EXIT_FAILED
     if status == 200 and uptime_s >= SETTLED_S:
         select.select([], [], [], parsed.hold)  # a container asks again at once: often while it starts, then seldom
+    if parsed.json:
+        text = one_line(body.decode(errors="replace"))
+        write_json({"url": f"http://{authority}", "is_healthy": status == 200, "status": status, "message": text})
+        return EXIT_OK if status == 200 else EXIT_FAILED
     (write_lines if status == 200 else write_notes)([one_line(body.decode(errors="replace"))])
     return EXIT_OK if status == 200 else EXIT_FAILED
 

@@ -92,6 +92,9 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "reset": Entry(TESTS, "reset the namespace to its state at the start", "client.bulk:add_reset"),
     "clock": Entry(TESTS, "show, advance, freeze or thaw the broker's clock", "client.simulation:add_clock"),
     "outage": Entry(TESTS, "begin and end outages of messaging stores", "client.simulation:add_outage"),
+    "condition": Entry(
+        TESTS, "list, begin and end conditions: what goes wrong on bad days", "client.simulation:add_condition"
+    ),
     "fault": Entry(TESTS, "inject faults into operations of clients", "client.simulation:add_fault"),
     "exercise": Entry(
         TESTS,

@@ -28,7 +28,7 @@ def test_ls_lists_entities_with_their_counts(emubus: CommandLine) -> None:
 
 def test_show_prints_counts_properties_and_partitions(emubus: CommandLine) -> None:
     shown = emubus.done("show", "parts")
-    assert "LockDuration                         PT1M" in shown
+    assert "LockDuration                         1m" in shown
     assert shown.count("available") == 16
     found = emubus.json("show", "news/all")
     assert (found["path"], found["properties"]["max_delivery_count"]) == ("news/Subscriptions/all", 10)

@@ -179,7 +179,7 @@ def test_route_asks_the_server(emubus: CommandLine) -> None:
         (("peek", "orders", "--partition", "4"), 1, "has no partition 4"),
         (("receive", "news"), 1, "topic"),
         (("receive", "orders", "--deferred", "99"), 1, "does not exist"),
-        (("settle", "orders", "complete", "token"), 1, "lock_tokens[0] is 'token'"),
+        (("settle", "orders", "complete", "token"), 2, "TOKEN is 'token'; allowed is a lock token"),
         (("settle", "orders", "finish", "token"), 2, "none of complete"),
         (("resubmit", "none"), 1, "no entity 'none'"),
     ],

@@ -8,10 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from emubus.conditions.presets import PRESETS
+from emubus.conditions.table import BEHAVIOURS
 from emubus.config import Auth
 from emubus.testing import EmubusServer
 
 from .conftest import CommandLine
+
+BEHAVIOUR = next(iter(PRESETS["throttled"].behaviours))
+PARAMETER = BEHAVIOURS[BEHAVIOUR].parameters[0]
 
 
 def test_the_clock_is_shown_moved_and_frozen(emubus: CommandLine) -> None:
@@ -29,6 +34,37 @@ def test_an_outage_begins_and_ends(emubus: CommandLine) -> None:
     slow = emubus.done("outage", "slow", "5", "--delay", "250ms").splitlines()
     assert slow[6].split()[:3] == ["5", "slow", "250"]
     assert {each["health"] for each in emubus.json("outage", "end")["stores"]} == {"available"}
+
+
+def test_an_outage_a_fault_and_a_condition_begin_and_end_in_the_same_words(emubus: CommandLine) -> None:
+    assert [each["health"] for each in emubus.json("outage", "begin", "down", "3")["stores"]][3] == "down"
+    assert "down" in emubus.done("outage", "list")
+    emubus.done("outage", "end", "3")
+    fault = emubus.json("fault", "begin", "server-busy")
+    assert [each["id"] for each in emubus.json("fault", "list")["faults"]] == [fault["id"]]
+    assert emubus.done("fault", "end", str(fault["id"])) == "cleared 1 faults\n"
+    begun = emubus.json("condition", "begin", "throttled", "--for", "1h", "--entity", "orders", "--seed", "7")
+    assert (begun["name"], begun["entity"], begun["seed"], begun["ends_at"] - begun["started_at"]) == (
+        *("throttled", "orders", 7),
+        3_600_000,
+    )
+    assert emubus.done("condition").splitlines()[1].split()[:3] == [str(begun["id"]), "throttled", "orders"]
+    assert emubus.done("condition", "end", str(begun["id"])) == "ended 1 conditions\n"
+    assert emubus.json("condition", "list") == {"conditions": []}
+    assert emubus.json("condition", "end") == {"ended_count": 0}
+    assert emubus.json("clock", "list")["is_frozen"] is False
+
+
+def test_a_condition_takes_parameters_by_their_short_names(emubus: CommandLine) -> None:
+    parameter, default = PARAMETER.name, PARAMETER.default
+    for name in ("throttled", BEHAVIOUR):
+        for written in (parameter, f"{BEHAVIOUR}.{parameter}"):
+            begun = emubus.json("condition", "begin", name, "--set", f"{written}={default}")
+            values = {each["name"]: each["value"] for each in begun["values"]}
+            assert values[f"{BEHAVIOUR}.{parameter}"] == default
+    emubus.done("condition", "end")
+    assert f"{BEHAVIOUR}.{parameter}" in emubus.done("condition", "names", "throttled")
+    assert "rolling-upgrade" in emubus.done("condition", "names")
 
 
 def test_faults_are_added_listed_and_cleared(emubus: CommandLine) -> None:
@@ -71,9 +107,29 @@ def test_reset_goes_back_to_the_start(emubus: CommandLine) -> None:
         (("clock", "freeze", "5m"), 2, "needs a SPAN"),
         (("clock", "frezze"), 2, "did you mean freeze?"),
         (("outage", "down"), 2, "needs the numbers of the stores"),
-        (("outage", "down", "99"), 1, "99"),
-        (("fault", "add"), 2, "needs the KIND"),
-        (("fault", "add", "server-buzy"), 1, "body.kind is 'server-buzy'; allowed: "),
+        (("outage", "down", "99"), 2, "STORE is 99; this server has the stores 0 to 15"),
+        (("outage", "end", "99"), 2, "STORE is 99; this server has the stores 0 to 15"),
+        (("outage", "begin"), 2, "has a KIND of down, slow, failing, full"),
+        (("outage", "begin", "dwon", "1"), 2, "KIND is 'dwon'"),
+        (("outage", "begin", "down"), 2, "needs the numbers of the stores"),
+        (("outage", "down", "x"), 2, "STORE is 'x'; allowed is the number of a messaging store"),
+        (("outage", "down", "1", "--for", "5"), 2, "--for is '5'; allowed is 500ms, 30s"),
+        (("fault", "add"), 2, "KIND is missing; `emubus fault begin KIND` has a KIND of "),
+        (("fault", "add", "server-buzy"), 2, "KIND is 'server-buzy'; did you mean server-busy?"),
+        (("fault", "begin", "server-busy", "--probability", "2"), 1, "--probability is 2"),
+        (("fault", "begin", "server-busy", "--probability", "x"), 2, "--probability is 'x'; allowed is a number"),
+        (("fault", "begin", "server-busy", "--operation", "sned"), 1, "--operation is 'sned'"),
+        (("condition", "begin"), 2, "needs one NAME"),
+        (("condition", "begin", "throtled"), 2, "NAME is 'throtled'; did you mean throttled?"),
+        (("condition", "begin", "throttled", "--set", "credit=1"), 2, "--set is 'credit=1'; did you mean "),
+        (("condition", "begin", "throttled", "--entity", "none"), 1, "none"),
+        (("condition", "begin", "throttled", "--for", "soon"), 2, "--for is 'soon'"),
+        (("condition", "begin", "throttled", "--count", "0"), 2, "--count is '0'; allowed is a whole number"),
+        (("condition", "end", "99"), 1, "No condition 99 is on"),
+        (("condition", "end", "x"), 1, "ID"),
+        (("condition", "list", "x"), 2, "takes no NAME"),
+        (("condition", "end", "--for", "1s"), 2, "go with begin, not with end"),
+        (("condition", "begn", "throttled"), 2, "did you mean begin?"),
         (("fault", "clear", "99"), 1, "No fault 99 is set"),
         (("snapshot", "take"), 2, "needs the NAME"),
         (("snapshot", "delete", "../data"), 2, "can't be the name of a snapshot"),

@@ -492,7 +492,7 @@ COMMANDS_ELSEWHERE = {
     "emubus/test_certificates.py": {"ca"},
     "commands/test_help.py": {"completion"},
     "commands/test_config_command.py": {"config"},
-    "commands/test_simulation.py": {"connection-string", "token", "reset"},
+    "commands/test_simulation.py": {"connection-string", "token", "reset", "condition"},
     "commands/test_entities.py": {"ls", "show", "update", "delete", "rules", "sessions", "connections"},
     "commands/test_import.py": {"import"},
     "commands/test_messages.py": {"send", "peek", "receive", "settle", "purge", "resubmit", "job", "export"},

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -33,11 +34,70 @@ REMEDIES: Final = {
 }
 
 
+WORDS: Final = {
+    "stores": "STORE",
+    "store": "STORE",
+    "lock_tokens": "TOKEN",
+    "sequence_numbers": "NUMBER",
+    "kind": "KIND",
+    "operations": "--operation",
+    "duration_ms": "--for",
+    "delay_ms": "--delay",
+    "ttl_ms": "--ttl",
+    "ms": "SPAN",
+    "target": "--to",
+    "session_id": "--session",
+    "from_sequence_number": "--from",
+    "application_properties": "--property",
+    "name": "NAME",
+    "top": "--top",
+    "action": "--action",
+    "expression": "--sql",
+    "description": "--description",
+    "count": "--count",
+    "probability": "--probability",
+    "seed": "--seed",
+    "entity": "--entity",
+    "where": "--where",
+    "text": "--text",
+    "state": "--state",
+    "reason": "--reason",
+    "partition_id": "--partition",
+    "key": "--key",
+    "id": "ID",
+    "number": "NUMBER",
+    "sequence_number": "--number",
+    "message_id": "--message-id",
+    "profile": "--profile",
+    "port": "--port",
+    "identity": "IDENTITY",
+    "role": "ROLE",
+    "timeout_ms": "--wait",
+    "body": "BODY",
+}
+"""How members of requests are called on the command line; others by their names, with spaces."""
+_ALONE: Final = re.compile("^[a-z_]+(?= is )")
+_MEMBER: Final = re.compile(r"\b(?:body|query|path)\.([a-z_]+(?:\[\d+\]|\.[a-z_-]+)*)")
+
+
+def plain_words(text: str) -> str:
+    """What the server says of a member of a request, with the name that people have given it."""
+
+    def named(found: re.Match[str]) -> str:
+        last = re.sub(r"\[\d+\]", "", found[1]).split(".")
+        if "set" in last[:-1]:
+            return ".".join(last[last.index("set") + 1 :])  # a parameter, which has a name of its own
+        return WORDS.get(last[-1], last[-1].replace("_", " "))
+
+    # A member of a path or a query stands alone at the beginning.
+    return _MEMBER.sub(named, _ALONE.sub(lambda found: WORDS.get(found[0], found[0]), text))
+
+
 class Refused(CommandError):  # noqa: N818 - the answer to a request
     """The server refuses a request; `status` is that of HTTP."""
 
     def __init__(self, status: int, message: str) -> None:
-        super().__init__(message + REMEDIES.get(status, ""), EXIT_FAILED)
+        super().__init__(plain_words(message) + REMEDIES.get(status, ""), EXIT_FAILED)
         self.status = status
 
 

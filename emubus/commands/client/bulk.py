@@ -12,7 +12,7 @@ from ...terminal import Progress, write_errors
 from ..declaring import Command, Parsed
 from .address import add_server_options
 from .api import connect
-from .output import add_json, show
+from .output import add_json, add_yes, confirm, show
 
 FAILURES_SHOWN: Final = 20
 VERBS: Final = ("delete", "complete", "dead-letter", "defer", "resubmit", "move", "copy", "deliver-now")
@@ -30,6 +30,7 @@ def _add_common(parser: Command) -> None:
 def add_purge(parser: Command) -> None:
     parser.argument("entity", nargs="*", metavar="ENTITY", help="paths of queues, topics or subscriptions")
     parser.switch("--all", help="purge every entity")
+    add_yes(parser)
     _add_common(parser)
     parser.run = _purge
 
@@ -37,6 +38,7 @@ def add_purge(parser: Command) -> None:
 def _purge(parsed: Parsed) -> int:
     if bool(parsed.entity) == parsed.all:
         raise ConfigError("give the entities to purge, or --all")
+    confirm(parsed, f"Remove all messages of {', '.join(parsed.entity) or 'every entity'}, dead letters included")
     progress, count = Progress("purged entities", len(parsed.entity)), 0
     with connect(parsed) as api:
         if parsed.all:
@@ -92,6 +94,7 @@ def add_job(parser: Command) -> None:
     add_filter(parser)
     parser.option("--to", metavar="ENTITY", help="resubmit, move, copy: another queue or topic")
     parser.option("--reason", metavar="TEXT", help="of dead letters")
+    add_yes(parser)
     _add_common(parser)
     parser.run = _job
 
@@ -122,6 +125,9 @@ def _job(parsed: Parsed) -> int:
     chosen = filter_of(parsed)
     if sum((bool(parsed.number), bool(chosen), parsed.all)) != 1:
         raise ConfigError("say which messages: NUMBERs, a filter such as --where, or --all")
+    if parsed.verb == "delete":
+        which = f"{len(parsed.number)} messages" if parsed.number else "all messages" if parsed.all else "what is found"
+        confirm(parsed, f"Delete {which} of {parsed.entity}")
     asked: dict[str, object] = {
         "verb": parsed.verb,
         "sub_queue": parsed.sub_queue,
@@ -174,11 +180,14 @@ def add_reset(parser: Command) -> None:
         help="start (default): entities of the start, no messages, outages and faults, real time; "
         "config: entities of the start, no messages; empty: the present entities, no messages",
     )
+    add_yes(parser)
     _add_common(parser)
     parser.run = _reset
 
 
 def _reset(parsed: Parsed) -> int:
+    what = "all messages" if parsed.to == "empty" else "all messages, and the entities that the start does not have"
+    confirm(parsed, f"Remove {what}")
     with connect(parsed) as api:
         answer = api.post("/reset", {"to": parsed.to})
     show(parsed, answer, [f"reset to {parsed.to}: removed {answer['message_count']} messages"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from ...broker.model.catalog import FIXED_FIELDS
 from ...broker.model.properties import Value
 from ...config_file.cursor import ConfigFileError, Cursor, suggestion
 from ...config_file.json_text import JsonNode, JsonTextError, parse_json
@@ -23,8 +24,8 @@ from ...kit.answers import Answer, AnswerError
 from ...options import ConfigError
 from ..declaring import Command, Parsed
 from .address import add_server_options
-from .api import connect, entity_at
-from .output import add_json, instant, pairs, show, span_ms, table
+from .api import Refused, connect, entity_at
+from .output import add_json, add_yes, confirm, instant, pairs, show, size_text, span_ms, span_text, table
 
 TABLES: Final[Mapping[str, Properties]] = {
     "queue": QUEUE_PROPERTIES,
@@ -93,7 +94,7 @@ def _shown(entity: Answer, properties: Answer) -> Iterable[str]:
             ("Path", entity["path"]),
             ("Kind", entity["kind"]),
             ("Messages", counts),
-            ("Size", f"{entity['size_bytes']} of {entity['size_bytes_max']} bytes"),
+            ("Size", f"{size_text(entity.number('size_bytes'))} of {size_text(entity.number('size_bytes_max'))}"),
             ("Locked", entity["locked_count"]),
             ("Links", entity["link_count"]),
             ("Last activity", instant(entity.number_or_none("last_activity_at"))),
@@ -115,13 +116,11 @@ def _partition(partition: Answer) -> list[object]:
 
 
 def _named(kind: str, properties: Answer) -> Iterable[tuple[str, object]]:
-    """Properties under the names of Config.json, durations in ISO 8601."""
-    from ...codec.durations import format_duration
-
+    """Properties under the names of Config.json, durations as they can be set here."""
     for name, row in _table_of(kind).items():
         if row.field in properties:
             is_duration = row.value in _DURATIONS
-            yield name, format_duration(properties.number_or_none(row.field)) if is_duration else properties[row.field]
+            yield name, span_text(properties.number_or_none(row.field)) if is_duration else properties[row.field]
 
 
 # ---------------------------------------------------------------- create, update, delete
@@ -159,7 +158,10 @@ def _create(parsed: Parsed) -> int:
             raise ConfigError(f"PATH is '{path}'; the path of a subscription is topic/name")
         path = f"{topic}/Subscriptions/{name}"
     with connect(parsed) as api:
-        answer = api.call("PUT", entity_at(path), {"kind": parsed.kind, "properties": properties})
+        try:
+            answer = api.call("PUT", entity_at(path), {"kind": parsed.kind, "properties": properties})
+        except Refused as refused:
+            raise _with_remedy(refused, parsed.kind, properties) from None
     show(parsed, answer, [f"created {parsed.kind} {answer['path']}"])
     return EXIT_OK
 
@@ -185,14 +187,14 @@ def properties_of(kind: str, given: Iterable[str]) -> dict[str, object]:
             raise ConfigError(f"a {kind} has no property '{written}'{suggestion(written, known)}")
         row = known[name]
         try:
-            found[row.field] = READERS[row.value](Cursor(_node(row.value, text), name, "--set"))
+            found[row.field] = READERS[row.value](Cursor(_node(name, row.value, text), name, "--set"))
         except ConfigFileError as error:
             raise ConfigError(error.problems[0].text) from error
     return found
 
 
-def _node(kind: Value, text: str) -> JsonNode:
-    """The JSON value that a text on the command line means: a number, true, false or null, else itself."""
+def _node(name: str, kind: Value, text: str) -> JsonNode:
+    """The JSON value that a text on the command line means: a number, true, false or null, else itself. ConfigError."""
     if kind in _DURATIONS:
         if text.lower() == "never":
             from ...codec.durations import UNLIMITED_TEXT
@@ -201,13 +203,21 @@ def _node(kind: Value, text: str) -> JsonNode:
         try:
             return JsonNode(f"PT{span_ms(text) / 1000:.3f}S", 0, 0)
         except ValueError:
-            return JsonNode(text, 0, 0)
+            raise ConfigError(f"{name} is '{text}'; allowed is 500ms, 30s, 5m, 1h, 2d, PT30S or never") from None
     if kind in (Value.TEXT, Value.TARGET, Value.STATUS):
         return JsonNode(text, 0, 0)
     try:
         return parse_json(text)
     except JsonTextError:
         return JsonNode(text, 0, 0)
+
+
+def _with_remedy(refused: Refused, kind: str, asked: Mapping[str, object], remedy: str = "") -> Refused:
+    """The refusal of properties, which the server words as the service does, with what to do on the command line."""
+    spans = {row.field for row in TABLES[kind].values() if row.value in _DURATIONS}
+    if not remedy and spans & asked.keys():
+        remedy = "a span is written as 500ms, 30s, 5m, 1h, 2d or never"
+    return Refused(refused.status, f"{refused}; {remedy}") if remedy else refused
 
 
 def add_update(parser: Command) -> None:
@@ -223,20 +233,27 @@ def _update(parsed: Parsed) -> int:
     with connect(parsed) as api:
         at = api.entity(parsed.entity)
         kind = api.get(at).text("kind")
-        answer = api.call("PATCH", f"{at}/properties", properties_of(kind, parsed.set))
+        asked = properties_of(kind, parsed.set)
+        try:
+            answer = api.call("PATCH", f"{at}/properties", asked)
+        except Refused as refused:
+            remedy = f"such a property is chosen at creation: `emubus delete {parsed.entity}`, and create it anew"
+            raise _with_remedy(refused, kind, asked, remedy if FIXED_FIELDS.keys() & asked.keys() else "") from None
     show(parsed, answer, [f"updated {kind} {answer['path']}"])
     return EXIT_OK
 
 
 def add_delete(parser: Command) -> None:
     parser.argument("entity", nargs="+", metavar="ENTITY", help="paths of queues, topics or subscriptions")
+    add_yes(parser)
     _add_common(parser)
     parser.run = _delete
 
 
 def _delete(parsed: Parsed) -> int:
-    from .api import Refused
-
+    confirm(
+        parsed, f"Delete {', '.join(parsed.entity)} with everything in {'it' if len(parsed.entity) == 1 else 'them'}"
+    )
     deleted: list[str] = []
     failed: Refused | None = None
     with connect(parsed) as api:

@@ -11,12 +11,12 @@ from urllib.parse import urlencode
 from ...exits import EXIT_FAILED, EXIT_OK
 from ...kit.answers import Answer
 from ...options import ConfigError
-from ...terminal import safe_json_pieces, write_errors, write_json_pieces, write_lines
+from ...terminal import safe_json_pieces, write_errors, write_json_pieces
 from ..declaring import Command, Parsed
 from .address import add_server_options
 from .api import connect
 from .bulk import add_filter, failures_of, filter_of
-from .output import show
+from .output import add_json, show
 
 JSON_LINES: Final = "application/jsonl"
 CHUNK_BYTES: Final = 64 << 10
@@ -26,6 +26,7 @@ def add_export(parser: Command) -> None:
     parser.argument("entity", metavar="ENTITY", help="path of a queue or subscription (topic/name)")
     parser.option("--file", convert=Path, metavar="FILE", help="write to this file instead of stdout")
     add_filter(parser)
+    add_json(parser)
     add_server_options(parser)
     parser.run = _export
 
@@ -43,7 +44,7 @@ def _export(parsed: Parsed) -> int:
                     file.write(piece)
         except OSError as error:
             raise ConfigError(f"{parsed.file} can't be written: {error.strerror}") from error
-    write_lines([f"exported to {parsed.file}"])
+    show(parsed, {"file": str(parsed.file)}, [f"exported to {parsed.file}"])
     return EXIT_OK
 
 

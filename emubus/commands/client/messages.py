@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from ...exits import EXIT_FAILED, EXIT_OK
+from ...exits import EXIT_FAILED, EXIT_OK, CommandError
 from ...kit.answers import Answer, AnswerError
 from ...options import ConfigError
 from ...terminal import Progress, one_line, write_errors
@@ -25,6 +26,7 @@ EMPTY_PAGES_MAX: Final = 1_000
 """In a row: a page is empty if the server has looked at its share of messages and found none."""
 BODY_CHARS: Final = 60
 SUB_QUEUES: Final = ("active", "dead-letter", "transfer-dead-letter")
+_TOKEN: Final = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _TEXTS: Final = ("message_id", "session_id", "subject", "correlation_id", "content_type", "reply_to", "partition_key")
 
 
@@ -165,7 +167,7 @@ def _peek(parsed: Parsed) -> int:
     query += "" if parsed.partition is None else f"&partition_id={parsed.partition}"
     found: list[Answer] = []
     with connect(parsed) as api:
-        at = f"{api.entity(parsed.entity)}/messages?{query}"
+        at = f"{_entity_with_messages(api, parsed.entity)}/messages?{query}"
         following: int | None = parsed.first
         empty_count = 0
         while following is not None and len(found) < parsed.count:
@@ -177,13 +179,29 @@ def _peek(parsed: Parsed) -> int:
                 raise AnswerError("next_sequence_number does not lead to the end")
             found += own
             following = next_number
-    show(parsed, {"messages": found, "next_sequence_number": following}, _listed(found, whole=parsed.body))
+    lines = _listed(found, whole=parsed.body, are_dead=parsed.sub_queue != "active")
+    show(parsed, {"messages": found, "next_sequence_number": following}, lines)
     return EXIT_OK
 
 
-def _listed(messages: list[Answer], *, whole: bool) -> list[str]:
+def _entity_with_messages(api: Api, path: str) -> str:
+    """The address of a queue or subscription. CommandError: a topic has none that could be peeked."""
+    at = api.entity(path)
+    if api.get(at)["kind"] == "topic":
+        raise CommandError(
+            f"'{path}' is a topic, whose messages are in its subscriptions: peek {path}/NAME; "
+            f"`emubus ls {path}/` lists them"
+        )
+    return at
+
+
+def _listed(messages: list[Answer], *, whole: bool, are_dead: bool) -> list[str]:
+    """Bodies, or a table; of dead letters it says why they are."""
     if whole:
         return [body_text(each) for each in messages]
+    if are_dead:
+        names = ["NUMBER", "PARTITION", "ENQUEUED", "DELIVERIES", "MESSAGE ID", "REASON", "DESCRIPTION", "BODY"]
+        return table(names, map(_dead_letter, messages))
     rows = [
         [
             each["sequence_number"],
@@ -198,6 +216,20 @@ def _listed(messages: list[Answer], *, whole: bool) -> list[str]:
         for each in messages
     ]
     return table(["NUMBER", "PARTITION", "STATE", "ENQUEUED", "DELIVERIES", "MESSAGE ID", "SESSION", "BODY"], rows)
+
+
+def _dead_letter(message: Answer) -> list[object]:
+    own = message.part("application_properties")
+    return [
+        message["sequence_number"],
+        message["partition_id"],
+        instant(message.number_or_none("enqueued_at")),
+        message["delivery_count"],
+        message.part("properties").get("message_id"),
+        own.get("DeadLetterReason"),
+        own.get("DeadLetterErrorDescription"),
+        one_line(body_text(message), BODY_CHARS),
+    ]
 
 
 def body_text(message: Answer) -> str:
@@ -254,7 +286,7 @@ def _receive(parsed: Parsed) -> int:
                 break
             messages += own
     answer["messages"] = messages
-    lines = _listed(messages, whole=parsed.body)
+    lines = _listed(messages, whole=parsed.body, are_dead=parsed.sub_queue != "active")
     if parsed.then == "lock":
         lines += [f"lock token of {each['sequence_number']}: {each['lock_token']}" for each in messages]
     show(parsed, answer, lines)
@@ -269,12 +301,18 @@ def add_settle(parser: Command) -> None:
         metavar="OUTCOME",
         help="complete, abandon, dead-letter or defer",
     )
-    parser.argument("token", nargs="+", metavar="TOKEN", help="lock tokens, from receive --then lock")
+    parser.argument("token", nargs="+", convert=_token, metavar="TOKEN", help="lock tokens, from receive --then lock")
     _add_sub_queue(parser)
     parser.option("--reason", metavar="TEXT", help="of a dead letter")
     parser.option("--description", metavar="TEXT", help="of a dead letter")
     _add_common(parser)
     parser.run = _settle
+
+
+def _token(text: str) -> str:
+    if not _TOKEN.fullmatch(text):
+        raise ValueError(f"is {one_line(text, BODY_CHARS)!r}; allowed is a lock token, from receive --then lock")
+    return text
 
 
 def _settle(parsed: Parsed) -> int:

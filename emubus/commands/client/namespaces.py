@@ -10,7 +10,7 @@ from ...options import ConfigError, port
 from ..declaring import Command, Parsed
 from .address import add_server_options
 from .api import connect
-from .output import add_json, show, table
+from .output import add_json, add_yes, confirm, show, table
 
 
 def add_namespace(parser: Command) -> None:
@@ -26,6 +26,7 @@ def add_namespace(parser: Command) -> None:
     parser.argument("name", nargs="?", metavar="NAME", help="name of the namespace")
     parser.option("--profile", known=[*Profile], metavar="NAME", help="create: its profile (that of the first)")
     parser.option("--port", metavar="PORT", help="create: a port of its own, 0 for a free one")
+    add_yes(parser)
     add_json(parser)
     add_server_options(parser, names_namespace=False)
     parser.run = _namespace
@@ -37,6 +38,8 @@ def _namespace(parsed: Parsed) -> int:
         raise ConfigError("create and delete need the NAME of a namespace, list has none")
     if parsed.action != "create" and (parsed.profile or parsed.port):
         raise ConfigError(f"--profile and --port go with create, not with {parsed.action}")
+    if parsed.action == "delete":
+        confirm(parsed, f"Delete the namespace {parsed.name} with everything in it")
     with connect(parsed) as api:
         if parsed.action == "list":
             answer = api.get("/namespaces")

@@ -6,15 +6,36 @@ Does not know terminals: `emubus/terminal.py` does.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from ...terminal import Heading, safe, write_json, write_lines
+from ...exits import CommandError
+from ...terminal import Heading, is_terminal, safe, write_json, write_lines
 from ..declaring import Command, Parsed
 
 
 def add_json(parser: Command) -> None:
     parser.switch("--json", help="print JSON")
+
+
+def add_yes(parser: Command) -> None:
+    parser.switch("--yes", help="do not ask, also on a terminal")
+
+
+def confirm(parsed: Parsed, what: str) -> None:
+    """Ask on a terminal whether to do what can't be undone; a script is not asked. CommandError: the answer is no."""
+    if parsed.yes or not (sys.stdin.isatty() and is_terminal()):
+        return
+    from click import Abort  # only for a terminal
+    from click import confirm as ask
+
+    try:
+        is_sure = ask(f"{what}?", err=True)
+    except Abort:
+        raise KeyboardInterrupt from None
+    if not is_sure:
+        raise CommandError("nothing was done; --yes does not ask")
 
 
 def show(parsed: Parsed, answer: object, lines: Iterable[str]) -> None:
@@ -82,6 +103,23 @@ def numbers_of(text: str) -> list[int]:
     if not all(each.isascii() and each.isdecimal() and len(each) <= 19 for each in parts):
         raise ValueError(f"is {text!r}; allowed are whole numbers, separated by commas")
     return [int(each) for each in parts]
+
+
+def span_text(ms: int | None) -> str:
+    """A duration as `span_ms` reads it, in its largest whole unit; `never` for None."""
+    if ms is None:
+        return "never"
+    sizes = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000))
+    return next((f"{ms // size}{unit}" for unit, size in sizes if ms and ms % size == 0), f"{ms}ms")
+
+
+def size_text(size_bytes: int) -> str:
+    """A number of bytes in the largest unit that makes it 1 or more."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size_bytes >= size:
+            whole, rest = divmod(size_bytes, size)
+            return f"{size_bytes / size:.1f} {unit}" if rest else f"{whole} {unit}"
+    return f"{size_bytes} bytes"
 
 
 def count_of(text: str) -> int:

@@ -6,7 +6,7 @@ from ...exits import EXIT_OK
 from ..declaring import Command, Parsed
 from .address import add_server_options
 from .api import connect
-from .output import add_json, instant, show, table
+from .output import add_json, add_yes, confirm, instant, show, table
 
 
 def add_sessions(parser: Command) -> None:
@@ -44,12 +44,16 @@ def add_connections(parser: Command) -> None:
     parser.switch("--drop", help="drop all, or those with a link to ENTITY")
     parser.option("--entity", metavar="ENTITY", help="only connections with a link to this entity")
     parser.option("--number", metavar="N", convert=int, help="with --drop: only this connection")
+    add_yes(parser)
     add_json(parser)
     add_server_options(parser)
     parser.run = _connections
 
 
 def _connections(parsed: Parsed) -> int:
+    if parsed.drop:
+        which = "all connections" if parsed.number is None else f"connection {parsed.number}"
+        confirm(parsed, f"Drop {which}{'' if parsed.entity is None else f' with a link to {parsed.entity}'}")
     with connect(parsed) as api:
         if parsed.drop and parsed.number is not None:
             dropped = api.call("DELETE", f"/connections/{parsed.number}")

@@ -1,15 +1,24 @@
-"""`emubus clock`, `outage`, `fault`: the clock, outages of messaging stores and injected faults."""
+"""`emubus clock`, `outage`, `fault`, `condition`: the clock, outages of messaging stores, injected faults, bad days."""
 
 from __future__ import annotations
 
+from typing import Final
 from urllib.parse import quote
 
+from ...conditions.faults import FaultKind
+from ...config_file.cursor import suggestion
 from ...exits import EXIT_OK
+from ...kit.answers import Answer, AnswerError
 from ...options import ConfigError
+from ...terminal import one_line
 from ..declaring import Command, Parsed
 from .address import add_server_options
 from .api import connect
 from .output import add_json, count_of, instant, pairs, show, span_ms, table
+
+SHOWING: Final = ("list", "show")
+ABOUT_CHARS: Final = 80
+OUTAGES: Final = ("down", "slow", "failing", "full")
 
 
 def _add_common(parser: Command) -> None:
@@ -24,10 +33,10 @@ def add_clock(parser: Command) -> None:
     parser.argument(
         "action",
         nargs="?",
-        known=["show", "advance", "freeze", "thaw"],
+        known=["list", "show", "advance", "freeze", "thaw"],
         default="show",
         metavar="ACTION",
-        help="show (default), advance, freeze or thaw",
+        help="show or list (default), advance, freeze or thaw",
     )
     parser.argument("by", nargs="?", convert=span_ms, metavar="SPAN", help="with advance: how far, such as 30s, 5m, 2d")
     _add_common(parser)
@@ -38,7 +47,7 @@ def _clock(parsed: Parsed) -> int:
     if (parsed.action == "advance") != (parsed.by is not None):
         raise ConfigError("`emubus clock advance` needs a SPAN such as 5m; the other actions have none")
     with connect(parsed) as api:
-        if parsed.action == "show":
+        if parsed.action in SHOWING:
             answer = api.get("/clock")
         else:
             answer = api.post(f"/clock/{parsed.action}", {"ms": parsed.by} if parsed.by is not None else None)
@@ -55,12 +64,18 @@ def add_outage(parser: Command) -> None:
     parser.argument(
         "action",
         nargs="?",
-        known=["show", "down", "slow", "failing", "full", "end"],
-        default="show",
+        known=[*SHOWING, "begin", *OUTAGES, "end"],
+        default="list",
         metavar="ACTION",
-        help="show (default); down, slow, failing or full: begin an outage; end: end all, or those of STORE",
+        help="list (default); begin KIND: down, slow, failing or full; end: all outages, or those of STORE",
     )
-    parser.argument("store", nargs="*", convert=int, metavar="STORE", help="numbers of messaging stores, from 0")
+    parser.argument(
+        "what",
+        nargs="*",
+        metavar="KIND|STORE",
+        help="kind (begin), numbers of stores; KIND is an ACTION, too",
+        completes=lambda: OUTAGES,
+    )
     parser.option(
         "--for", name="duration", convert=span_ms, metavar="SPAN", help="how long; default: until it is ended"
     )
@@ -70,15 +85,19 @@ def add_outage(parser: Command) -> None:
 
 
 def _outage(parsed: Parsed) -> int:
-    begins = parsed.action not in ("show", "end")
-    if begins and not parsed.store:
-        raise ConfigError(f"`emubus outage {parsed.action}` needs the numbers of the stores")
+    kind, stores = _outage_asked(parsed.action, parsed.what)
     with connect(parsed) as api:
-        if begins:
-            asked = {"stores": parsed.store, "kind": parsed.action, "delay_ms": parsed.delay}
+        known = [each.number("store") for each in api.get("/stores").parts("stores")]
+        if not known:
+            raise AnswerError("it has no stores")
+        unknown = [each for each in stores if each not in known]
+        if unknown:
+            raise ConfigError(f"STORE is {unknown[0]}; this server has the stores {min(known)} to {max(known)}")
+        if kind is not None:
+            asked = {"stores": stores, "kind": kind, "delay_ms": parsed.delay}
             api.post("/outages", {**asked, "duration_ms": parsed.duration})
         elif parsed.action == "end":
-            for path in [f"/stores/{each}/outage" for each in parsed.store] or ["/outages"]:
+            for path in [f"/stores/{each}/outage" for each in stores] or ["/outages"]:
                 api.call("DELETE", path)
         answer = api.get("/stores")
     rows = [
@@ -89,6 +108,26 @@ def _outage(parsed: Parsed) -> int:
     return EXIT_OK
 
 
+def _outage_asked(action: str, what: list[str]) -> tuple[str | None, list[int]]:
+    """The kind that begins, None if nothing does, and the stores. ConfigError."""
+    kind: str | None = None
+    if action in OUTAGES:
+        kind = action
+    elif action == "begin":
+        kind, *what = what or [""]
+        if kind not in OUTAGES:
+            known = ", ".join(OUTAGES)
+            raise ConfigError(f"KIND is '{kind}'; `emubus outage begin KIND STORE …` has a KIND of {known}")
+    if kind is not None and not what:
+        raise ConfigError(f"`emubus outage {action}` needs the numbers of the stores; `emubus outage` lists them")
+    if action in SHOWING and what:
+        raise ConfigError(f"`emubus outage {action}` takes no STORE; it lists all")
+    for each in what:
+        if not (each.isascii() and each.isdecimal() and len(each) <= 9):
+            raise ConfigError(f"STORE is '{each}'; allowed is the number of a messaging store, from 0")
+    return kind, [int(each) for each in what]
+
+
 # ---------------------------------------------------------------- fault
 
 
@@ -96,12 +135,18 @@ def add_fault(parser: Command) -> None:
     parser.argument(
         "action",
         nargs="?",
-        known=["show", "add", "clear"],
-        default="show",
+        known=[*SHOWING, "begin", "add", "end", "clear"],
+        default="list",
         metavar="ACTION",
-        help="show (default), add or clear",
+        help="list (default), begin or end; add and clear are the same",
     )
-    parser.argument("what", nargs="?", metavar="KIND|ID", help="add: the kind, such as server-busy; clear: one fault")
+    parser.argument(
+        "what",
+        nargs="?",
+        metavar="KIND|ID",
+        help="begin: the kind, such as server-busy; end: one fault",
+        completes=lambda: [*FaultKind],
+    )
     parser.option("--entity", metavar="ENTITY", help="only operations on this entity")
     parser.option("--operation", repeats=True, metavar="NAME", help="such as send; may be repeated")
     parser.option("--count", convert=count_of, metavar="N", help="how often; default: until it is cleared")
@@ -113,12 +158,15 @@ def add_fault(parser: Command) -> None:
 
 def _fault(parsed: Parsed) -> int:
     with connect(parsed) as api:
-        if parsed.action == "add":
-            if parsed.what is None:
-                raise ConfigError("`emubus fault add` needs the KIND of fault, such as server-busy")
+        if parsed.action in ("begin", "add"):
+            known = [*map(str, FaultKind)]
+            if parsed.what not in known:
+                given = "missing" if parsed.what is None else f"'{parsed.what}'"
+                near = "" if parsed.what is None else suggestion(parsed.what, known)
+                raise ConfigError(f"KIND is {given}{near}; `emubus fault begin KIND` has a KIND of {', '.join(known)}")
             answer = api.post("/faults", _asked(parsed))
             show(parsed, answer, [f"added fault {answer['id']}: {answer['kind']}"])
-        elif parsed.action == "clear":
+        elif parsed.action in ("end", "clear"):
             path = "/faults" if parsed.what is None else f"/faults/{quote(parsed.what, safe='')}"
             answer = api.call("DELETE", path)
             show(parsed, answer, [f"cleared {answer['cleared_count']} faults"])
@@ -148,3 +196,139 @@ def _asked(parsed: Parsed) -> dict[str, object]:
         "probability": parsed.probability,
         "delay_ms": parsed.delay,
     }
+
+
+# ---------------------------------------------------------------- condition
+
+
+def add_condition(parser: Command) -> None:
+    parser.argument(
+        "action",
+        nargs="?",
+        known=[*SHOWING, "begin", "end", "names"],
+        default="list",
+        metavar="ACTION",
+        help="list (default); begin NAME; end: all, or those with ID; names: all there are, with their parameters",
+    )
+    parser.argument(
+        "what", nargs="*", metavar="NAME|ID", help="such as throttled (docs/CONDITIONS.md)", completes=_condition_names
+    )
+    parser.option(
+        "--for", name="duration", convert=span_ms, metavar="SPAN", help="how long (as it says, or until it ends)"
+    )
+    parser.option("--count", convert=count_of, metavar="N", help="how often it strikes at most")
+    parser.option("--entity", metavar="ENTITY", help="strike this entity only")
+    parser.option("--seed", convert=int, default=0, metavar="N", help="of its chance (0)")
+    parser.option("--set", repeats=True, metavar="NAME=VALUE", help="a parameter, such as credits_per_s=5; repeatable")
+    _add_common(parser)
+    parser.run = _condition
+
+
+def _condition_names() -> list[str]:
+    from ...conditions.presets import PRESETS  # loads the table of all that can go wrong
+    from ...conditions.table import BEHAVIOURS
+
+    return [*PRESETS, *BEHAVIOURS]
+
+
+def _condition(parsed: Parsed) -> int:
+    """List, begin or end; the exit code. ConfigError, CommandError."""
+    if parsed.action != "begin" and (parsed.set or parsed.duration or parsed.count or parsed.entity):
+        raise ConfigError(f"--set, --for, --count and --entity go with begin, not with {parsed.action}")
+    with connect(parsed) as api:
+        if parsed.action == "names":
+            answer = api.get("/conditions/table")
+            show(parsed, answer, _names(answer, parsed.what))
+        elif parsed.action == "begin":
+            asked = _condition_asked(parsed)
+            if parsed.entity is not None:  # a misspelt one would never be struck
+                asked["entity"] = api.get(api.entity(parsed.entity)).text("path")
+            begun = api.post("/conditions", asked)
+            ends = instant(begun.number_or_none("ends_at"))
+            until = "until it is ended" if ends is None else f"until {ends}"
+            end = f"`emubus condition end {begun['id']}`"
+            show(parsed, begun, [f"condition {begun['id']} begins: {begun['name']}, {until} ({end})", *_values(begun)])
+        elif parsed.action == "end":
+            paths = [f"/conditions/{quote(each, safe='')}" for each in parsed.what] or ["/conditions"]
+            count = sum(api.call("DELETE", path).number("ended_count") for path in paths)
+            show(parsed, {"ended_count": count}, [f"ended {count} conditions"])
+        else:
+            if parsed.what:
+                raise ConfigError(f"`emubus condition {parsed.action}` takes no NAME; it lists what is on")
+            answer = api.get("/conditions")
+            rows = [
+                [
+                    each["id"],
+                    each["name"],
+                    each["entity"],
+                    instant(each.number_or_none("ends_at")),
+                    each["struck_count"],
+                ]
+                for each in answer.parts("conditions")
+            ]
+            show(parsed, answer, table(["ID", "NAME", "ENTITY", "UNTIL", "STRUCK"], rows))
+    return EXIT_OK
+
+
+def _condition_asked(parsed: Parsed) -> dict[str, object]:
+    """The request for a condition; a parameter named alone is that of each behaviour which has it. ConfigError."""
+    from ...conditions.presets import PRESETS
+    from ...conditions.table import BEHAVIOURS
+
+    known = _condition_names()
+    if len(parsed.what) != 1:
+        raise ConfigError(
+            "`emubus condition begin` needs one NAME, such as throttled; `emubus condition names` has all"
+        )
+    (name,) = parsed.what
+    if name not in known:
+        raise ConfigError(f"NAME is '{name}'{suggestion(name, known)}; `emubus condition names` has all {len(known)}")
+    rows = [BEHAVIOURS[each] for each in (PRESETS[name].behaviours if name in PRESETS else (name,))]
+    parameters = {f"{row.name}.{each.name}": each for row in rows for each in row.parameters}
+    values: dict[str, object] = {}
+    for given in parsed.set:
+        written, equals, text = given.partition("=")
+        found = [each for each in parameters if written in (each, each.partition(".")[2])]
+        if not equals or not found:
+            near = suggestion(written, [*parameters, *(each.partition(".")[2] for each in parameters)])
+            raise ConfigError(f"--set is '{given}'{near}; {name} has {', '.join(parameters) or 'no parameters'}")
+        values |= {each: _number_or_text(text) for each in found}
+    return {
+        "name": name,
+        "seed": parsed.seed,
+        "entity": parsed.entity,
+        "duration_ms": parsed.duration,
+        "count": parsed.count,
+        "set": values,
+    }
+
+
+def _number_or_text(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _values(condition: Answer) -> list[str]:
+    return [f"    {each['name']} = {each['value']}" for each in condition.parts("values")]
+
+
+def _names(answer: Answer, wanted: list[str]) -> list[str]:
+    """All names, or those that are wanted with their parameters."""
+    presets, rows = answer.parts("presets"), [each for each in answer.parts("behaviours") if each["way"] == "condition"]
+    if not wanted:
+        both = [*presets, *rows]
+        return table(["NAME", "ABOUT"], [[each["name"], one_line(each.text("about"), ABOUT_CHARS)] for each in both])
+    chosen = {name for each in presets if each["name"] in wanted for name in each.texts("behaviours")} | {*wanted}
+    return table(
+        ["PARAMETER", "DEFAULT", "UNIT", "ABOUT"],
+        [
+            [f"{row['name']}.{each['name']}", each["default"], each["unit"], one_line(each.text("about"), ABOUT_CHARS)]
+            for row in rows
+            if row["name"] in chosen
+            for each in row.parts("parameters")
+        ],
+    )

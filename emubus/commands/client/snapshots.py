@@ -14,7 +14,7 @@ from ...options import ConfigError
 from ..declaring import Command, Parsed
 from .address import add_server_options
 from .api import connect
-from .output import add_json, instant, show, table
+from .output import add_json, add_yes, confirm, instant, show, table
 
 ARCHIVE: Final = "application/x-tar"
 _DONE: Final = {"take": "took", "restore": "restored", "delete": "deleted", "upload": "uploaded"}
@@ -31,6 +31,7 @@ def add_snapshot(parser: Command) -> None:
     )
     parser.argument("name", nargs="?", metavar="NAME", help="name of the snapshot")
     parser.option("--file", convert=Path, metavar="FILE", help="the archive to write or read (NAME.tar)")
+    add_yes(parser)
     add_json(parser)
     add_server_options(parser)
     parser.run = _snapshot
@@ -39,6 +40,10 @@ def add_snapshot(parser: Command) -> None:
 def _snapshot(parsed: Parsed) -> int:
     if (parsed.name is None) != (parsed.action == "list"):
         raise ConfigError("every action but list needs the NAME of a snapshot")
+    if parsed.action == "restore":
+        confirm(parsed, f"Replace all entities and messages by those of {parsed.name}")
+    elif parsed.action == "delete":
+        confirm(parsed, f"Delete the snapshot {parsed.name}")
     at = "/snapshots" if parsed.name is None else f"/snapshots/{_name(parsed.name)}"
     with connect(parsed) as api:
         match parsed.action:

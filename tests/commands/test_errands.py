@@ -1,0 +1,205 @@
+"""What people come for, in their words: reasons, sizes, spans, and a question before what can't be undone."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from emubus.commands.client import output
+from emubus.commands.client.api import plain_words
+from emubus.commands.client.output import size_text, span_ms, span_text
+from emubus.commands.table import COMMANDS
+from emubus.testing import EmubusServer
+
+from .conftest import CommandLine, Ended
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["send", "orders", "--subject", "s", "hello"],
+        ["send", "--subject", "s", "orders", "hello"],
+        ["peek", "--json", "orders"],
+        ["job", "copy", "orders", "--to", "parts", "1"],
+        ["clock", "advance", "--json", "1s"],
+        ["outage", "end", "--json", "3"],
+        ["fault", "add", "--count", "1", "server-busy"],
+        ["condition", "begin", "--for", "1s", "throttled"],
+        ["purge", "orders", "--json", "parts"],
+        ["receive", "--wait", "1ms", "parts"],
+    ],
+    ids=" ".join,
+)
+def test_options_stand_anywhere(emubus: CommandLine, words: list[str]) -> None:
+    emubus.done("send", "orders", "x")
+    emubus.done("send", "parts", "x")
+    ended = emubus(*words)
+    assert (ended.code, ended.err) == (0, "")
+
+
+def test_the_reason_of_a_dead_letter_is_in_its_row(emubus: CommandLine) -> None:
+    for reason, description in (("Malformed", "no amount"), ("Late", "by a day")):
+        emubus.done("send", "orders", reason)
+        token = emubus.json("receive", "orders", "--then", "lock")["messages"][0]["lock_token"]
+        emubus.done("settle", "orders", "dead-letter", token, "--reason", reason, "--description", description)
+    lines = emubus.done("peek", "orders", "--dead-letters").splitlines()
+    assert lines[0].split()[-3:] == ["REASON", "DESCRIPTION", "BODY"]
+    assert "Malformed  no amount    Malformed" in lines[1]
+    assert "Late       by a day     Late" in lines[2]
+    job = ("job", "resubmit", "orders", "--dead-letters", "--where", "user.DeadLetterReason = 'Malformed'")
+    assert emubus.done(*job) == "resubmit: 1 messages done, 0 failed\n"
+    assert emubus.json("show", "orders")["messages"]["dead-letter"] == 1
+
+
+def test_show_speaks_of_sizes_and_spans_as_they_are_set(emubus: CommandLine) -> None:
+    shown = emubus.done("show", "orders")
+    assert " of 1 GiB\n" in shown
+    lines = dict(line.split(maxsplit=1) for line in shown.splitlines() if line)
+    assert (lines["LockDuration"], lines["DefaultMessageTimeToLive"]) == ("1m", "never")
+    emubus.done("update", "orders", "--set", f"LockDuration={lines['LockDuration']}")
+    emubus.done("update", "orders", "--set", f"DefaultMessageTimeToLive={lines['DefaultMessageTimeToLive']}")
+
+
+@pytest.mark.parametrize("ms", [1, 999, 1_000, 1_500, 60_000, 90_000, 3_600_000, 86_400_000, 14 * 86_400_000])
+def test_a_span_is_written_as_it_is_read(ms: int) -> None:
+    assert span_ms(span_text(ms)) == ms
+
+
+def test_sizes_and_the_longest_span_are_words() -> None:
+    sizes = (0, 1023, 1024, 1536, 1 << 20, 1 << 30, 5 << 30)
+    words = ["0 bytes", "1023 bytes", "1 KiB", "1.5 KiB", "1 MiB", "1 GiB", "5 GiB"]
+    assert [size_text(each) for each in sizes] == words
+    assert span_text(None) == "never"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "error"),
+    [
+        (
+            ("peek", "news"),
+            1,
+            "'news' is a topic, whose messages are in its subscriptions: peek news/NAME; `",
+        ),
+        (("create", "queue", "new", "--set", "LockDuration=10min"), 1, "; a span is written as 500ms, 30s, 5m, 1h"),
+        (("create", "queue", "new", "--set", "LockDuration=10"), 2, "LockDuration is '10'; allowed is 500ms, 30s, 5m,"),
+        (("update", "orders", "--set", "LockDuration=10min"), 1, "; a span is written as 500ms, 30s, 5m, 1h"),
+        (("update", "orders", "--set", "RequiresSession=true"), 1, "`emubus delete orders`, and create it anew"),
+        (("trace", "--on", "--off"), 2, "--on and --off exclude each other"),
+        (("route", "x", "--config", "a", "--data", "b"), 2, "--config and --data exclude each other"),
+        (("receive", "orders", "--deferred", "1,x"), 2, "--deferred is '1,x'; allowed are whole numbers"),
+        (("job", "delete", "orders", "one"), 2, "NUMBER is 'one'; allowed is a whole number"),
+        (("peek", "orders", "--from", "-1"), 1, "--from is -1"),
+        (("connections", "--drop", "--number", "x"), 2, "--number is 'x'; allowed is a whole number"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_is_allowed(
+    emubus: CommandLine, words: tuple[str, ...], code: int, error: str
+) -> None:
+    ended = emubus(*words)
+    assert (ended.code, ended.out) == (code, "")
+    assert error in ended.err
+    assert len(ended.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("body.stores[0] is 99; at most 63", "STORE is 99; at most 63"),
+        ("body.messages[12].ttl_ms is 0", "--ttl is 0"),
+        ("body.set.a-b.c is 1", "a-b.c is 1"),
+        ("query.from_sequence_number is -1", "--from is -1"),
+        ("body.other_thing is 1", "other thing is 1"),
+        ("somebody.else is here", "somebody.else is here"),
+    ],
+)
+def test_names_of_the_api_are_those_of_the_command_line(said: str, shown: str) -> None:
+    assert plain_words(said) == shown
+
+
+# ---------------------------------------------------------------- questions
+
+Answering = Callable[[str | None, Sequence[str]], Ended]
+
+
+@pytest.fixture
+def at_terminal(emubus: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Answering:
+    """Run a command as on a terminal, where somebody answers so; None: the question must not come."""
+
+    def run(answer: str | None, words: Sequence[str]) -> Ended:
+        def read(prompt: str = "") -> str:
+            assert answer is not None, prompt
+            return answer
+
+        monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+        monkeypatch.setattr(output, "is_terminal", lambda: True)
+        monkeypatch.setattr("click.termui.visible_prompt_func", read)
+        return emubus(*words)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        ((), ("purge", "orders")),
+        ((), ("purge", "--all")),
+        ((), ("delete", "orders")),
+        ((), ("reset",)),
+        ((), ("job", "delete", "orders", "--all")),
+        (("snapshot", "take", "one"), ("snapshot", "restore", "one")),
+        (("snapshot", "take", "one"), ("snapshot", "delete", "one")),
+        ((), ("connections", "--drop")),
+        (("namespace", "create", "other-one"), ("namespace", "delete", "other-one")),
+    ],
+    ids=str,
+)
+def test_what_can_not_be_undone_is_asked_for_on_a_terminal(
+    emubus: CommandLine, at_terminal: Answering, before: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    if before:
+        emubus.done(*before)
+    emubus.done("send", "orders", "x")
+    refused = at_terminal("n", words)
+    assert (refused.code, "nothing was done" in refused.err) == (1, True)
+    assert emubus.json("show", "orders")["messages"]["active"] == 1
+    assert at_terminal(None, (*words, "--yes")).code == 0
+    if before:
+        emubus(before[0], "delete", before[2], "--yes")
+
+
+def test_a_yes_does_it_and_reading_asks_nothing(emubus: CommandLine, at_terminal: Answering) -> None:
+    emubus.done("send", "orders", "x")
+    assert at_terminal(None, ("peek", "orders")).code == 0
+    assert at_terminal("y", ("purge", "orders")).code == 0
+    assert emubus.json("show", "orders")["messages"]["active"] == 0
+
+
+# ---------------------------------------------------------------- JSON
+
+
+def test_every_command_that_prints_prints_json() -> None:
+    """But `serve`, which has --ready-file and --log-format json."""
+    without = [
+        each.prog
+        for name, entry in COMMANDS.items()
+        for each in entry.command(name).commands()
+        if "json" not in {own.name for own in each.parameters}
+    ]
+    assert without == ["emubus serve"]
+
+
+def test_what_was_text_only_is_json(emubus: CommandLine, server: EmubusServer, tmp_path: Path) -> None:
+    emubus.done("send", "orders", "x")
+    file = str(tmp_path / "lines")
+    assert emubus.json("export", "orders", "--file", file) == {"file": file}
+    assert json.loads(emubus.done("export", "orders", "--json"))
+    file = str(tmp_path / "Config.json")
+    assert emubus.json("config", "export", "--file", file) == {"file": file}
+    assert emubus.json("config", "schema")
+    assert emubus.json("health", "--http-port", str(server.http_port))["is_healthy"] is True
+    assert json.loads(emubus("health", "--http-port", "1", "--json").out)["is_healthy"] is False
+    assert emubus.json("ca", "--data", str(tmp_path)).keys() == {"file", "sha256", "subject", "doubts"}
