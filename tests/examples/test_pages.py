@@ -29,6 +29,8 @@ ELSEWHERE = {
     "CONDITIONS.md": "tests/conditions/test_page.py",
     "TESTING.md": "tests/kit/test_docs.py",
     "SPARK.md": "tests/spark/test_docs.py",
+    "SPARK_BEHAVIOUR.md": "tests/spark/test_docs.py",
+    "SPARK_OPTIONS.md": "tests/spark/test_docs.py",
 }
 BLOCK = re.compile(r"(?:^<!-- (?P<mark>[^\n]+) -->\n)?^```(?P<kind>\w*)\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
 IN_TESTS = "from emubus.testing import QueueDescription"  # the block of the README that tests/kit/test_docs.py runs

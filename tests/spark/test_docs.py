@@ -14,14 +14,14 @@ from emubus.spark_connector.errors import Code
 from emubus.spark_connector.option_table import OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCS = ROOT / "docs" / "SPARK.md"
+PAGES = [ROOT / "docs" / name for name in ("SPARK.md", "SPARK_BEHAVIOUR.md", "SPARK_OPTIONS.md")]
 CHANGES = ROOT / "docs" / "SPARK_CHANGES.md"
 MODES, DETECTED = {"browse", "drain", "claim"}, {True, False}
 NAMED = re.compile(r"`(tests/[\w/]+)\.py::(\w+)`")
 
 
 def test_every_option_has_its_row_with_its_aliases() -> None:
-    table = DOCS.read_text().partition("## Options")[2].partition("\n## ")[0]
+    table = PAGES[-1].read_text().partition("## Options")[2].partition("\n## ")[0]
     rows = [line for line in table.splitlines() if line.startswith("| `")]
     assert [row.split("`")[1] for row in rows] == [option.name for option in OPTIONS]
     for option in OPTIONS:
@@ -31,7 +31,7 @@ def test_every_option_has_its_row_with_its_aliases() -> None:
 
 
 def test_every_column_and_every_code_is_named() -> None:
-    text = DOCS.read_text()
+    text = "".join(page.read_text() for page in PAGES)
     assert [name for name in SOURCE_TYPES if f"`{name}`" not in text] == []
     assert [code for code in Code if f"_{code.value}`" not in text and f"_{code.value}]`" not in text] == []
 
