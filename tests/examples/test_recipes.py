@@ -109,6 +109,34 @@ def test_a_broker_in_a_container_is_told_what_it_understands(folder: str) -> Non
         assert IN_VARIABLE.match(queue)
 
 
+def scripts() -> dict[str, list[str]]:
+    """The commands of the jobs that need no service, by the job."""
+    github = {
+        f"github {name}": documents(f"github-actions/.github/workflows/{name}.yml")[0]["jobs"]["test"]["steps"]
+        for name in ("kit", "testcontainers")
+    }
+    gitlab = documents("gitlab-ci/.gitlab-ci.yml")[0]
+    return {name: [each["run"] for each in steps if "run" in each] for name, steps in github.items()} | {
+        f"gitlab {name}": gitlab[name]["script"] for name in ("kit", "testcontainers")
+    }
+
+
+def test_a_job_with_the_kit_or_testcontainers_uses_options_packages_and_variables_that_are_there(
+    pytestconfig: pytest.Config,
+) -> None:
+    found = scripts()
+    assert len(found) == 4
+    for job, commands in found.items():
+        install, run = commands[-2:]
+        for option, value in re.findall(r"--emubus-(\w+)=(\S+)", run):
+            assert pytestconfig.getoption(f"emubus_{option}", "missing") != "missing", job
+            assert (EXAMPLES / "pytest" / value).is_file()
+        assert run.startswith("pytest")
+        local = re.findall(r"\./(\S+)", install)
+        assert [each for each in local if not (EXAMPLES / each / "pyproject.toml").is_file()] == []
+        assert local or re.search(r'"emubus @ \$(EMUBUS_SOURCE|\{\{ vars.EMUBUS_SOURCE \}\})"', install), job
+
+
 def test_the_stateful_set_uses_the_ports_user_and_folder_of_the_image() -> None:
     (stateful,) = (each for each in documents("kubernetes/emubus.yaml") if each["kind"] == "StatefulSet")
     pod = stateful["spec"]["template"]["spec"]
