@@ -13,7 +13,7 @@ KIB = 1024
 MIB = 1024 * KIB
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Limits:
     """Limits of one server. Each is per connection, unless its text names another scope."""
 

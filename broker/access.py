@@ -67,7 +67,7 @@ class Claim:
         return _belongs_to(self.path, path) if self.is_of_entity else _is_prefix(self.path, path)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Need:
     """What an operation needs: one of several `rights` on an address."""
 

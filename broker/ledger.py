@@ -517,7 +517,7 @@ class Holding:
     by_use: dict[Use, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Report:
     """The ledger at one moment."""
 

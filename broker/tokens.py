@@ -63,7 +63,7 @@ class Identity:
         return tuple(each.lower() for each in (self.client_id, self.object_id, self.resource_id) if each)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Bearer:
     """A token that is valid: whom it names, for which resource, and when it ends (Unix ms)."""
 

@@ -28,7 +28,7 @@ class Form(Enum):
     REQUEST = auto()  # refused requests to `$management`: a reference and the broker without gateway
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tail:
     """The parts of a tail. `system` names the subject: the entity, or the host with a path."""
 

@@ -104,7 +104,7 @@ class Connection(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Network:
     """The clients that are connected."""
 

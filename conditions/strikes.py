@@ -62,7 +62,7 @@ class Discharge(StrEnum):
     ROLLBACK = "rollback"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Attempt:
     """An operation that a client is about to have done. `count` gives its number of messages, where it has one.
 
@@ -101,7 +101,7 @@ class Strike:
         return f"{text}, {self.delay_ms} ms late" if self.delay_ms else text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Passing:
     """Bytes that pass over a connection (by number), `inward` to the broker or out of it.
 
@@ -122,7 +122,7 @@ class FormedError(BrokerError):
         self.form = form
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class AdminRequest:
     """A request of an administration client for `path`: a queue, topic, subscription or rule, or a list of them.
 
@@ -134,7 +134,7 @@ class AdminRequest:
     is_create: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class AdminRefusal:
     """The answer to a request that fails: an HTTP status and a text. `is_done`: what was asked for is done first."""
 

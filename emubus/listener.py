@@ -61,7 +61,7 @@ with TLS. A server without TLS keeps it: smaller segments send messages of 64 Ki
 log = structlog.get_logger("emubus")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Silent:
     """A connection of which no byte has come."""
 

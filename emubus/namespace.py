@@ -61,7 +61,7 @@ T = TypeVar("T")
 log = structlog.get_logger("emubus")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Shared:
     """What the namespaces of a process have in common. `failpoint` is called at each step of a commit."""
 

@@ -33,7 +33,7 @@ _PAGE_BYTES: Final = frozenset(1 << power for power in range(9, 16))
 _CHUNK_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Root:
     """The newer root page: the transaction that wrote it, and how many pages the file may have."""
 

@@ -38,7 +38,7 @@ class FolderState(StrEnum):
     """The server has stopped: the parts are exactly as in the manifest."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Part:
     """One store. `size_bytes` and `crc32` are known after a clean stop; `crc32` not of large folders."""
 
@@ -48,7 +48,7 @@ class Part:
     crc32: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Manifest:
     """The whole file; `parts` by the names of their folders, `release` is the version of emubus that wrote it.
 

@@ -159,7 +159,7 @@ class KeptFiles(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Services:
     """Given to every part."""
 

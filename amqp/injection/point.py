@@ -38,7 +38,7 @@ def _one() -> int:
     return 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class InjectionPoint:
     """Where faults are injected: a link (without `pointer` the management node) to `address` on a connection."""
 

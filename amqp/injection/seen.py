@@ -20,7 +20,7 @@ from ..wire.engine import AttachRequest, Pointer, read_attach
 from ..wire.outcomes import RELEASE
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SeenLink:
     """A link as behaviours see it."""
 
@@ -79,7 +79,7 @@ class SeenLink:
             link.receiver.settle(link.unsettled_tokens(), RELEASE, None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SeenConnection:
     """A connection as behaviours see it."""
 

@@ -89,7 +89,7 @@ class LinkFactory:
         self._scope_of.clear()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Attached:
     """A link that was accepted: its kind, its handler, and what the client must be allowed as long as it is there."""
 

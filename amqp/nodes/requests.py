@@ -48,7 +48,7 @@ _MESSAGE_ID, _REPLY_TO, _CORRELATION_ID = 0, 4, 5
 _HEADER: Final = b"\x00\x53\x70" + list_from_items(5, b"\x40\x40\x40\x40" + encode(Uint(0)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Request:
     """A request: `message_id` and `reply_to` in the types that the client used; `transaction` is the one it is in."""
 
@@ -64,7 +64,7 @@ class Request:
         return str.__str__(value) if isinstance(value, str) else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Response:
     """Application properties, and a body that is already encoded as an AMQP value."""
 

@@ -53,7 +53,7 @@ _SYMBOL_CODE: Final = 0xB3
 COORDINATOR: Final = int(lib.PN_COORDINATOR)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class AttachRequest:
     """What matters here of a client's attach. `sends`: the client is the sender. Addresses are None when null.
 

@@ -40,7 +40,7 @@ ARRIVALS: Final = (Counted.SENT, Counted.FORWARDED, Counted.COPIED, Counted.RESU
 """The ways in which messages come to an entity."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Distribution:
     """A histogram: `counts[i]` values were at most `bounds[i]` and above the bound before; the last count is for
     larger values. `total` is the sum of all values."""
@@ -50,7 +50,7 @@ class Distribution:
     total: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MessagingStoreReport:
     """A messaging store: its health (HEALTHY or a kind of outage), its current outage or failure, its commits since the
     start with their durations (microseconds) and their numbers of requests."""
@@ -74,7 +74,7 @@ class MessagingStoreReport:
         return sum(self.commands.counts)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PartitionFigures:
     """Counters of a partition. `numbers_given` is the number of assigned sequence numbers; `last_activity_at` (Unix ms)
     is None if the partition was not used since the start, `oldest_at` (Unix ms), when its first active message was
@@ -91,7 +91,7 @@ class PartitionFigures:
     oldest_at: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Activity:
     """What went on in an entity since its partitions are in memory: messages that came, how many more there are than
     then, expired locks; and its present active messages and dead letters."""
@@ -103,7 +103,7 @@ class Activity:
     dead_letter_count: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Placement:
     """The partition and store of a sequence number. `first_number` is the lowest number of the partition, `next_number`
     the next one it assigns, None while its store is unreachable."""

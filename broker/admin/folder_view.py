@@ -78,7 +78,7 @@ def upgrades_of(name: str) -> Upgrades:
     return CATALOG_UPGRADES if name == CATALOG_FOLDER else STORE_UPGRADES
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class VerifyBudget:
     """The number of bytes that verification may still read."""
 

@@ -40,7 +40,7 @@ RETRY_AFTER_MS: Final = 1_000
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TopicConsumer:
     """What a consumer on a topic asks for; without a `name` it gets a subscription of its own, which ends with it."""
 

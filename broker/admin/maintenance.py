@@ -32,7 +32,7 @@ from .folder_view import CATALOG_FOLDER, STORE_FOLDER
 SCAN_MAX: Final = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Copied:
     """The contents of a copy and its instant (Unix ms)."""
 

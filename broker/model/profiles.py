@@ -54,7 +54,7 @@ class Range:
         return self.start <= value and (self.stop is None or value <= self.stop)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Defaults:
     """The defaults of omitted properties."""
 

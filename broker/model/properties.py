@@ -50,7 +50,7 @@ class Value(Enum):
     """An `EntityStatus`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Property:
     """A row: the service's name, the field of the descriptions, and what the faces say of it.
 

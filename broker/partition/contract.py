@@ -200,7 +200,7 @@ class Extent:
 Receivable = QueueDescription | SubscriptionDescription
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RoutedMessage:
     """A message for one subscription: the subscription's partition, and the message after the rules' actions.
 

@@ -60,7 +60,7 @@ Row = tuple[int, bytes]
 Rows = list[Row]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DeadLettered:
     """An unlocked message of the dead-letter queue; `size_bytes` is the size of its row."""
 

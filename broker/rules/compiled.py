@@ -37,7 +37,7 @@ class Equality:
     decides: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CompiledFilter:
     """A compiled filter, called with a message.
 

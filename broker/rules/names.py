@@ -32,7 +32,7 @@ class Kind(Enum):
     NONE = auto()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SystemProperty:
     """One system property; `position` is its index in the list of its section, `annotation` its key."""
 

@@ -129,7 +129,7 @@ def fitted(value: Decimal) -> Decimal:
 # ---------------------------------------------------------------- operators
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Operation:
     """An arithmetic operator on each kind of number; a division has results that no integer holds."""
 

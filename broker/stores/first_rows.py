@@ -16,7 +16,7 @@ STATES_MAX: Final = 1 << 24  # more than a store has
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FirstRows:
     """When the first row is due (Unix ms), None without any; the queue ids with messages that may be forwarded."""
 

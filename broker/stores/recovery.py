@@ -25,7 +25,7 @@ would be, so that what breaks again and again is not tried, and logged, ten time
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Failure:
     """Why something fails, and since when (Unix ms)."""
 

@@ -160,7 +160,7 @@ class _Plan:
     record_at: int | None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Written:
     """A group of the tail: its first entry's number, where it stands, and where it ends in its lap."""
 

@@ -69,7 +69,7 @@ class UnreadableJournalError(ValueError):
         self.case = case
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Entry:
     """The rows that one batch of the store of this name has changed, packed in so many bytes; numbers go up."""
 
@@ -79,7 +79,7 @@ class Entry:
     byte_count: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Recovered:
     """What a journal's file has: its entries, in order, and how it was read.
 
@@ -191,7 +191,7 @@ class _Lap:
             at = content.find(GROUP_MAGIC, at + 1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class _Group:
     lap: int
     number: int

@@ -26,7 +26,7 @@ from .delivery_ids import DeliveryIds
 _SESSION_FIELDS = 4  # of a flow: next-incoming-id to outgoing-window [AMQP 2.7.4]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Attached:
     session: Pointer
     name: str
