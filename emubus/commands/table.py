@@ -67,6 +67,12 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "connections": Entry(ENTITIES, "list or drop the AMQP connections of clients", "client.sessions:add_connections"),
     "send": Entry(MESSAGES, "send messages to a queue or topic", "client.messages:add_send"),
     "peek": Entry(MESSAGES, "look at messages without locking them", "client.messages:add_peek"),
+    "find": Entry(
+        MESSAGES,
+        "find messages in all queues and subscriptions",
+        "client.searching:add_find",
+        "Find messages in queues, subscriptions and dead letters. Exit code 1 if none.",
+    ),
     "receive": Entry(
         MESSAGES, "receive messages", "client.messages:add_receive", "Receive messages. Exit code 1 if there are none."
     ),
@@ -76,6 +82,9 @@ COMMANDS: Final[Mapping[str, Entry]] = {
         "show what happened to a message, and why no subscription took it",
         "client.trace:add_trace",
         "Show what happened to a message. Exit code 1 if no event of it is kept.",
+    ),
+    "refusals": Entry(
+        MESSAGES, "show what clients were refused lately, and the remedy", "client.searching:add_refusals"
     ),
     "purge": Entry(MESSAGES, "remove all messages of entities", "client.bulk:add_purge"),
     "resubmit": Entry(MESSAGES, "resubmit dead letters to the entity they came from", "client.bulk:add_resubmit"),

@@ -20,6 +20,11 @@ HOSTILE: Final = (
 )
 UNSAFE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 Json = Any
+LINE: Final[Json] = {
+    **{"sequence_number": 1, "partition_id": 0, "state": "active", "enqueued_at": 1, "delivery_count": 0},
+    "message": {"properties": {"message_id": "x", "subject": "x"}, "body": {"kind": "data", "text": "x"}},
+}
+"""A line of exported messages: the document calls it a text."""
 
 
 class Document:
@@ -38,7 +43,8 @@ class Document:
 
     def sample(self, method: str, path: str) -> Json:
         """An answer as the server may give it; the broker's clock moves with each, no job runs, no page follows."""
-        return self._of(self._found(method, path)[1], "")
+        media_type, schema = self._found(method, path)
+        return copy.deepcopy(LINE) if media_type == "application/jsonl" else self._of(schema, "")
 
     def media_type(self, method: str, path: str) -> str:
         """Of the answer."""

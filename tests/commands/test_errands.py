@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus.exceptions import ServiceBusError
 
 from emubus.commands.client import output
 from emubus.commands.client.api import plain_words
@@ -118,6 +120,48 @@ def test_a_wrong_value_is_named_with_what_is_allowed(
 )
 def test_names_of_the_api_are_those_of_the_command_line(said: str, shown: str) -> None:
     assert plain_words(said) == shown
+
+
+def test_a_message_is_found_wherever_it_is(emubus: CommandLine) -> None:
+    emubus.done("send", "news", "order 4711", "--message-id", "copy")
+    emubus.done("send", "parts", "x", "--property", "amount=4711", "--property", "ref=no-4711")
+    emubus.done("send", "orders", "order 4711", "--message-id", "dead")
+    emubus.done("receive", "orders", "--then", "dead-letter", "--reason", "r")
+    emubus.done("send", "orders", "other")
+    lines = [line.split()[:2] for line in emubus.done("find", "4711").splitlines()]
+    assert lines == [
+        ["ENTITY", "IN"],
+        ["news/Subscriptions/all", "active"],
+        ["orders", "dead-letter"],
+        ["parts", "active"],
+    ]
+    assert [each["entity"] for each in emubus.json("find", "--where", "amount = 4711")["messages"]] == ["parts"]
+    assert len(emubus.json("find", "4711", "--count", "2")["messages"]) == 2
+    assert [each["sub_queue"] for each in emubus.json("find", "4711", "--in", "ord")["messages"]] == ["dead-letter"]
+    assert emubus("find", "nowhere").code == 1
+    assert "say what to look for" in emubus("find").err
+    assert "SQL filter: unexpected the end" in emubus("find", "--where", "a =").err
+
+
+def test_the_first_of_what_is_found_are_acted_on(emubus: CommandLine) -> None:
+    emubus.done("send", "orders", "x", "--count", "10", "--subject", "red")
+    emubus.done("receive", "orders", "--count", "10", "--then", "dead-letter")
+    words = ("job", "resubmit", "orders", "--dead-letters", "--where", "sys.Label = 'red'", "--count", "4")
+    assert emubus.done(*words) == "resubmit: 4 messages done, 0 failed\n"
+    assert emubus.json("show", "orders")["messages"]["active"] == 4
+    assert "not with NUMBERs" in emubus("job", "delete", "orders", "1", "--count", "2").err
+    assert "allowed is 1 to 1000" in emubus("job", "delete", "orders", "--all", "--count", "1001").err
+
+
+def test_what_clients_were_refused_is_shown_with_the_remedy(emubus: CommandLine, server: EmubusServer) -> None:
+    sdk = ServiceBusClient.from_connection_string(server.connection_string, retry_total=0)
+    with sdk as client, pytest.raises(ServiceBusError), client.get_queue_sender("ordrs") as sender:
+        sender.send_messages(ServiceBusMessage("x"))
+    shown = emubus.done("refusals", "ordrs")
+    assert "remedy: no queue, topic or subscription 'ordrs'; did you mean 'orders'?" in shown
+    assert emubus.json("refusals", "ordrs", "--count", "1")["refusals"][0]["entity"] == "ordrs"
+    assert emubus.done("refusals", "none-such") == "nobody was refused anything lately\n"
+    assert "--count is '0'" in emubus("refusals", "--count", "0").err
 
 
 # ---------------------------------------------------------------- questions

@@ -39,6 +39,8 @@ CLIENTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "connections": (("connections",), ("connections", "--entity", "x"), ("connections", "--drop")),
     "send": (("send", "x", "body"), ("send", "x", "body", "--count", "101")),
     "peek": (("peek", "x"), ("peek", "x", "--body"), ("peek", "x", "--dead-letters", "--count", "300")),
+    "find": (("find", "x"), ("find", "--where", "1=1")),
+    "refusals": (("refusals",), ("refusals", "x")),
     "receive": (("receive", "x", "--body"), ("receive", "x", "--then", "lock", "--count", "3")),
     "settle": (("settle", "x", "complete", "0" * 8 + "-0000" * 3 + "-" + "0" * 12),),
     "trace": (("trace",), ("trace", "x"), ("trace", "--on")),

@@ -497,6 +497,7 @@ COMMANDS_ELSEWHERE = {
     "commands/test_import.py": {"import"},
     "commands/test_messages.py": {"send", "peek", "receive", "settle", "purge", "resubmit", "job", "export"},
     "commands/test_trace.py": {"trace"},
+    "commands/test_errands.py": {"find", "refusals"},
     "commands/test_exercise.py": {"exercise"},
     "emubus/test_namespaces.py": {"namespace"},
 }

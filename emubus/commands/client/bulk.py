@@ -12,10 +12,13 @@ from ...terminal import Progress, write_errors
 from ..declaring import Command, Parsed
 from .address import add_server_options
 from .api import connect
-from .output import add_json, add_yes, confirm, show
+from .output import add_json, add_yes, confirm, count_of, show
+from .searching import matching
 
 FAILURES_SHOWN: Final = 20
 VERBS: Final = ("delete", "complete", "dead-letter", "defer", "resubmit", "move", "copy", "deliver-now")
+NUMBERS_MAX: Final = 1_000
+"""As many as a request may name."""
 STATES: Final = ("active", "deferred", "scheduled", "locked")
 JOB_WAIT_MS: Final = 500
 JOB_STILL_MAX: Final = 600
@@ -91,6 +94,7 @@ def add_job(parser: Command) -> None:
     parser.argument("entity", metavar="ENTITY", help="path of a queue or subscription (topic/name)")
     parser.argument("number", convert=int, nargs="*", metavar="NUMBER", help="these sequence numbers")
     parser.switch("--all", help="all messages")
+    parser.option("--count", convert=count_of, metavar="N", help="the first N of those only")
     add_filter(parser)
     parser.option("--to", metavar="ENTITY", help="resubmit, move, copy: another queue or topic")
     parser.option("--reason", metavar="TEXT", help="of dead letters")
@@ -125,8 +129,15 @@ def _job(parsed: Parsed) -> int:
     chosen = filter_of(parsed)
     if sum((bool(parsed.number), bool(chosen), parsed.all)) != 1:
         raise ConfigError("say which messages: NUMBERs, a filter such as --where, or --all")
+    numbers: list[int] = parsed.number
+    if parsed.count is not None:
+        if numbers:
+            raise ConfigError("--count goes with a filter or --all, not with NUMBERs")
+        if parsed.count > NUMBERS_MAX:
+            raise ConfigError(f"--count is {parsed.count}; allowed is 1 to {NUMBERS_MAX} at a time")
+        numbers = _first(parsed)
     if parsed.verb == "delete":
-        which = f"{len(parsed.number)} messages" if parsed.number else "all messages" if parsed.all else "what is found"
+        which = f"{len(numbers)} messages" if numbers else "all messages" if parsed.all else "what is found"
         confirm(parsed, f"Delete {which} of {parsed.entity}")
     asked: dict[str, object] = {
         "verb": parsed.verb,
@@ -134,7 +145,7 @@ def _job(parsed: Parsed) -> int:
         "target": parsed.to,
         "reason": parsed.reason,
         "wait_ms": JOB_WAIT_MS,
-        **({"sequence_numbers": parsed.number} if parsed.number else {"filter": chosen}),
+        **({"filter": chosen} if parsed.count is None and not numbers else {"sequence_numbers": numbers}),
     }
     with connect(parsed) as api:
         job = api.post("/jobs", {**asked, "entity": unquote(api.entity(parsed.entity).rpartition("/")[2])})
@@ -165,6 +176,14 @@ def _job(parsed: Parsed) -> int:
 def failures_of(failures: list[Answer], name: str) -> list[str]:
     """The first failures of single messages, each after the member that says which message."""
     return [f"{each[name]}: {each['message']}" for each in failures[:FAILURES_SHOWN]]
+
+
+def _first(parsed: Parsed) -> list[int]:
+    """The numbers of the first `--count` messages that are meant."""
+    with connect(parsed) as api:
+        path = unquote(api.entity(parsed.entity).rpartition("/")[2])
+    wanted = (parsed, filter_of(parsed), path, parsed.sub_queue, parsed.count)
+    return [each.number("sequence_number") for each in matching(*wanted)]
 
 
 def _progress_of(job: Answer) -> tuple[int, ...]:
