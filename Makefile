@@ -8,7 +8,7 @@ LONG := $(addprefix tests/,crash attack codec amqp broker commands http operatio
 	spark/acceptance sdk examples/test_languages.py emubus/test_damaged_folders.py emubus/test_config_schema.py)
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
-.PHONY: serve test test-heavy test-clients test-parts test-long long-tests real-disks kill-rounds simulation try-dist conformance prepare check bench fast dist clean
+.PHONY: serve test test-heavy test-clients test-parts test-long long-tests real-disks kill-rounds simulation try-dist conformance prepare check bench fast dist moving-picture clean
 serve: $(VENV)/served
 	$(BIN)/emubus serve $(ARGS)
 test: # installs beside the builds
@@ -41,6 +41,7 @@ check: $(VENV)/installed # with 64 MB for new objects, pyright collects less gar
 	nice -n 5 sh -c '$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && NODE_OPTIONS=--max-semi-space-size=64 $(BIN)/pyright'
 bench: $(VENV)/installed ; $(BIN)/python bench/run.py $(ARGS)
 dist: $(VENV)/installed ; PYTHON=$(BIN)/python release/dist $(ARGS) # wheels for machines without a compiler
+moving-picture: $(VENV)/installed ; $(BIN)/python -m docs.generate.moving_picture # of the README
 $(BIN)/python:
 	@$(PYTHON) tests/can_build.py
 	$(PYTHON) -m venv $(VENV) && $(BIN)/pip install --quiet --upgrade pip
