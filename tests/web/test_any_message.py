@@ -242,7 +242,7 @@ OF_THE_PAGE = {
     "messages": "path={entity}&open={number}&order=newest&column=scheduled&column=expires&column=enqueued&group=key"
     "&properties=p0,DeadLetterReason",
     "compare": "path={entity}&number={number}&number={number}",
-    "now": "find={number}",
+    "now": "find={number}&stored=yes",
     "keys": "path={entity}",
     "body": "path={entity}&number={number}",
     "send": "path={entity}&number={number}",

@@ -123,7 +123,7 @@ def pages_of(name: str, subscription: str) -> list[str]:
         at("messages", name, "&queue=dead-letter"),
         at("messages", name, f"&group=reason&group_property={'p' * 80}&properties={'p' * 80}&where=1=1"),
         at("compare", name, "&queue=dead-letter&number=1&number=2"),
-        f"{PAGE}/now",
+        f"{PAGE}/now?find=k&stored=yes",
         at("keys", name),
         at("send", name),
         at("edit", name),

@@ -519,9 +519,11 @@ def failures_and_snapshots(page: Page, server: EmubusServer, name: str) -> None:
     page.locator("#s-name").fill(name)
     button(page, "Take a snapshot")
     send(server, name, NewMessage(b"x"))
+    page.locator("summary", has_text=f"Restore {name}").click()
     button(page, f"Restore {name}")
     said(page, "was restored")
     assert counts(server, name) == {}
+    page.locator("summary", has_text=f"Delete {name}").click()
     button(page, f"Delete {name}")
 
 
@@ -546,6 +548,7 @@ def story(page: Page, server: EmubusServer, name: str) -> None:
 
 def happening_now(page: Page, server: EmubusServer, name: str) -> None:
     server.create(QueueDescription(name))
+    server.call(lambda: server.server.story.switch(is_on=True))
     page.goto(f"{PAGE}/now")
     page.keyboard.press("/")
     page.keyboard.type(f"{name}-id")
@@ -560,6 +563,21 @@ def happening_now(page: Page, server: EmubusServer, name: str) -> None:
     server.call(lambda: server.server.broker.refusals.refused("shop 1.2", "no-such", NO_SUCH))
     page.goto(f"{PAGE}/now?only=refusals")
     expect(row.first).to_contain_text("create it: emubus create queue no-such")
+
+
+def found_in_all_entities(page: Page, server: EmubusServer, name: str) -> None:
+    for queue in (f"{name}-a", f"{name}-b", f"{name}-c"):
+        server.create(QueueDescription(queue))
+    send(server, f"{name}-a", NewMessage(b"order 4711 of " + name.encode()), NewMessage(b"another"))
+    send(server, f"{name}-b", NewMessage(b"order 4711 of " + name.encode()))
+    lock(server, f"{name}-b", 1, reason="Bad")
+    send(server, f"{name}-c", NewMessage(b"another"))
+    page.goto(f"{PAGE}/now")
+    page.get_by_label("Find").fill(f"4711 of {name}")
+    button(page, "In all entities")
+    expect(page.locator("#places li")).to_have_text([f"{name}-a, Messages: 1", f"{name}-b, Dead letters: 1"])
+    page.get_by_role("link", name=f"{name}-b, Dead letters").click()
+    previews(page, f"order 4711 of {name}")
 
 
 FEATURES: Final[dict[str, Feature]] = {
@@ -597,6 +615,7 @@ FEATURES: Final[dict[str, Feature]] = {
     "Conditions, faults, outages, snapshots": failures_and_snapshots,
     "The story of a message: what happened, and why no subscription took it": story,
     "What happens now: events of messages and refusals of the whole namespace, searched as you type": happening_now,
+    "Find a text in the messages of all entities": found_in_all_entities,
 }
 
 

@@ -15,16 +15,25 @@ from aiohttp import web
 
 from ...broker.admin.refusal_log import Refusal
 from ...broker.api import EventKind
+from ...broker.model.descriptions import TopicDescription
 from ...story.ring import Entry
 from ...story.search import Found
 from ...story.tracing import message_id_of, trace_event
+from ..control.entities import SUB_QUEUES
+from ..messages.filter import TEXT_CHARS_MAX, Criteria, filter_of
+from ..messages.jobs import HOMES_OF
+from ..messages.search import Query
 from .forms import query_form
+from .messages import SUB_QUEUE_NAMES
+from .overview import in_order
 from .site import Site, address
 
 ROWS_MAX: Final = 100
 LOOKED_AT_MAX: Final = 2_000
 """Events that a search looks at, the newest first: 0.1 s of a thread beside the event loop."""
-SOUGHT_CHARS_MAX: Final = 200
+SOUGHT_CHARS_MAX: Final = TEXT_CHARS_MAX
+SEARCH_US_MAX: Final = 2_000_000
+"""How long a search looks into entities; one that it has begun it ends."""
 BODY_CHARS_MAX: Final = 120
 EVERYTHING, ARRIVALS, TROUBLE, REFUSALS = "everything", "arrivals", "trouble", "refusals"
 KINDS: Final[Mapping[str, str]] = {
@@ -60,6 +69,38 @@ class Row:
         return any(sought in each.lower() for each in texts)
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where messages with a text are: how many in a queue of an entity, and the address of a search for them."""
+
+    path: str
+    queue: str
+    count: int
+    is_cut: bool
+    where: str
+
+
+async def places_of(site: Site, sought: str) -> tuple[list[Place], int]:
+    """Where messages with a text are in the whole namespace, and how many entities there was no time for."""
+    found: list[Place] = []
+    entities = [each for each in in_order(site) if not isinstance(each.description, TopicDescription)]
+    criteria, clock, left = Criteria(text=sought), site.services.clock, len(entities)
+    filter_, ends_us = filter_of(criteria), clock.stopwatch_us() + SEARCH_US_MAX
+    for entity in entities:
+        if clock.stopwatch_us() > ends_us:
+            break
+        left -= 1
+        counts = site.overview.report(entity).messages
+        for name, sub_queue in SUB_QUEUES.items():
+            if not any(counts[home] for home in HOMES_OF[sub_queue]):
+                continue
+            survey = await site.surveys.of(site.overview, Query(entity, sub_queue, 1, filter=filter_), criteria)
+            if survey.count:
+                where = address("messages", path=entity.path, queue=name, text=sought)
+                found.append(Place(entity.path, SUB_QUEUE_NAMES[name], survey.count, survey.is_cut, where))
+    return found, left
+
+
 async def show(site: Site, request: web.Request) -> web.Response:
     asked = query_form(request)
     kind = asked.choice("only", "Only", list(KINDS)) if asked.text("only") else EVERYTHING
@@ -71,10 +112,15 @@ async def show(site: Site, request: web.Request) -> web.Response:
         happened = await asyncio.to_thread(_of_story, story.entries()[-LOOKED_AT_MAX:], kind, sought.lower())
     refused = [each for each in refused if each.has(sought.lower())]
     rows = sorted([*happened, *refused], key=lambda each: each.at, reverse=True)[:ROWS_MAX]
+    is_stored = bool(sought) and asked.checked("stored")
+    places, left = await places_of(site, sought) if is_stored else ([], 0)
     return site.render(
         request,
         "now.html",
-        live_path=address("now", only=asked.text("only"), find=sought),
+        live_path=address("now", only=asked.text("only"), find=sought, stored="yes" if is_stored else ""),
+        is_stored=is_stored,
+        places=places,
+        left=left,
         rows=rows,
         kinds=KINDS,
         kind=kind,
