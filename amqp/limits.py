@@ -76,9 +76,9 @@ class Limits:
     """How many frames a connection handles in its first go, with as many KiB; up to `FRAMES_MAX` later."""
 
     short_go_us: int = 2_000
-    """A go that took less doubles the next one, so that a full run of small messages stays one go: cut in halves it costs
-    a receiver 1.08 and a sender to 16 stores 1.08 of what 1c8d436 took, against 0.95 and 1.05 (`bench/compare.py`). With
-    more, a go of costly frames grows to twice as much before it is cut."""
+    """A go that took less doubles the next one, so that a full run of small messages stays one go. Cut in halves, a run
+    costs a sender to 16 stores 1.08 of what 1c8d436 took, and a receiver 1.08, against 1.05 and 0.95
+    (`bench/compare.py`). With more, a go of costly frames grows to twice as much before it is cut."""
 
     long_go_us: int = 4_000
     """A go that took longer quarters the next one: a full run of small messages takes one to three milliseconds."""

@@ -16,7 +16,8 @@ def click_command(completing: Completing | None = None) -> click.Group:
     """All commands; each is declared when it is asked for. `completing` answers a shell."""
 
     def text() -> str:
-        return overview("A local stand-in for Azure Service Bus.", COMMANDS)
+        rows = {name: (entry.group, entry.help) for name, entry in COMMANDS.items()}
+        return overview("A local stand-in for Azure Service Bus.", rows)
 
     return root([*COMMANDS], lambda name: COMMANDS[name].command(name), text, version, completing)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 from click.exceptions import Exit
@@ -23,15 +23,6 @@ HELP_COLUMN: Final = 26
 HELP_WIDTH: Final = 80
 Completing = Callable[[Parameter, Mapping[str, object], str], "list[CompletionItem[str]]"]
 """What a shell offers for a parameter, by the values before it and the beginning of the word."""
-
-
-class Listed(Protocol):
-    """A command in the help of all."""
-
-    @property
-    def group(self) -> str: ...
-    @property
-    def help(self) -> str: ...
 
 
 # ---------------------------------------------------------------- help
@@ -64,13 +55,13 @@ def rows(command: Command) -> Iterator[tuple[str, str]]:
             yield f"{each.label}{value}", each.help
 
 
-def overview(description: str, commands: Mapping[str, Listed]) -> str:
-    """Usage, and a row for each command by its group."""
+def overview(description: str, commands: Mapping[str, tuple[str, str]]) -> str:
+    """Usage, and a row for each command: name -> its group and its help."""
     lines = ["usage: emubus COMMAND [OPTIONS]", description]
-    for group in dict.fromkeys(entry.group for entry in commands.values()):
+    for group in dict.fromkeys(group for group, _ in commands.values()):
         lines += ["", f"{group}:"]
-        for name, entry in commands.items():
-            lines += row(name, entry.help) if entry.group == group else []
+        for name, (of, text) in commands.items():
+            lines += row(name, text) if of == group else []
     return "\n".join([*lines, "", "`emubus COMMAND --help` describes a command."]) + "\n"
 
 

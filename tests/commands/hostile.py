@@ -21,7 +21,11 @@ HOSTILE: Final = (
 UNSAFE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 Json = Any
 LINE: Final[Json] = {
-    **{"sequence_number": 1, "partition_id": 0, "state": "active", "enqueued_at": 1, "delivery_count": 0},
+    "sequence_number": 1,
+    "partition_id": 0,
+    "state": "active",
+    "enqueued_at": 1,
+    "delivery_count": 0,
     "message": {"properties": {"message_id": "x", "subject": "x"}, "body": {"kind": "data", "text": "x"}},
 }
 """A line of exported messages: the document calls it a text."""
