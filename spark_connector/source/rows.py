@@ -17,7 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from ..codec import ArrowRows, columns_of, head
+from ..codec import ArrowRows, columns_of
 from ..errors import Code, ConnectorError
 from ..options import SourceOptions
 from ..schema import ENTITY_COLUMN
@@ -67,11 +67,7 @@ def read_claimed(options: SourceOptions, schema: StructType, task: ClaimTask) ->
     missing = set(numbers_in(task.runs))
     rows = TaskRows(task.entity, options, schema)
     for _, page in _kept(options, _pages(options, _parts(task), deferred_only=True)):
-        for message in page.messages:
-            number, state, _ = head(message)
-            if number in missing and state == DEFERRED:
-                missing.remove(number)
-                rows.messages.append(message)
+        rows.messages.pick(page.messages, missing, (DEFERRED,))
         if rows.are_enough:
             yield _unmarked(rows.take())
     if rows.messages.rows:
@@ -92,10 +88,7 @@ def read_numbers(options: SourceOptions, schema: StructType, task: NumbersTask) 
     wanted, states = set(numbers_in(task.runs)), {0, *[DEFERRED] * options.include_deferred}
     rows = TaskRows(task.entity, options, schema)
     for _, page in _kept(options, _pages(options, _parts(task))):
-        for message in page.messages:
-            number, state, _ = head(message)
-            if number in wanted and state in states:
-                rows.messages.append(message)
+        rows.messages.pick(page.messages, wanted, states)
         if rows.are_enough:
             yield rows.take()
     if rows.messages.rows:

@@ -457,3 +457,21 @@ def test_a_column_that_must_not_be_null_is_refused_when_it_is() -> None:
     rows.append(peeked(properties={"a": None}))
     with pytest.raises(ConnectorError, match="a value of applicationProperties is NOT NULL"):
         rows.take()
+
+
+def test_wanted_messages_are_picked_whatever_the_others_hold() -> None:
+    broken = with_sections(b"\x00\x53\x75\xa0\x09", number=NUMBER + 3)  # a body that is cut off
+    messages = [
+        peeked(NUMBER, state=1, body=b"deferred"),
+        peeked(NUMBER + 1, state=0, body=b"active"),
+        peeked(NUMBER + 2, state=1, body=b"of another"),
+        broken,
+        peeked(NUMBER + 4, state=1, body=b"last"),
+    ]
+    rows, wanted = ArrowRows([Column("body", "binary")]), {NUMBER, NUMBER + 1, NUMBER + 4, NUMBER + 5}
+    rows.pick(messages, wanted, (1,))
+    assert (rows.rows, wanted) == (2, {NUMBER + 1, NUMBER + 5})
+    assert rows.take().to_pydict() == {"body": [b"deferred", b"last"]}
+    with pytest.raises(ConnectorError, match=f"message {NUMBER + 3} is malformed"):
+        rows.pick(messages, {NUMBER, NUMBER + 3}, (0, 1))
+    assert rows.rows == 1
