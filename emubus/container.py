@@ -29,7 +29,8 @@ POLL_S: Final = 0.1
 class EmubusContainer(DockerContainer):
     """A container of `image`, in memory, with the entities of the file `config`, or one queue named `queue.1`.
 
-    `namespace` is the one of several in `config` that its strings and verbs are of; without it the first.
+    `namespace` is the one of several in `config` that its verbs (`get_emubus`) are of; without it the first, which its
+    connection strings always mean: another is reached by the host NAME.localhost, or a port of its own.
     With `auth="sas"` tokens are verified, and `sas_key` is the root key. Other settings are variables:
     `with_env("EMUBUS_…", …)`. Its ports are mapped to free ports of the host; each accepts AMQP and HTTP.
     """

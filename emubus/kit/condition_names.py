@@ -47,6 +47,7 @@ ConditionName = Literal[
     "dry-spell",
     "peek-partition-end",
     "peek-short",
+    "no-emubus-operations",
     "store-out",
     "keyed-refused",
     "entity-away",

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import get_args
 
 import pytest
-from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue
+from azure.servicebus.exceptions import ServiceBusError
 
 from emubus.conditions.presets import PRESETS
 from emubus.conditions.table import BEHAVIOURS
@@ -161,3 +162,20 @@ def test_a_story_that_is_not_kept_is_said(broker: Emubus) -> None:
             broker.story("m")
     finally:
         broker.keep_story()
+
+
+def test_what_is_on_and_what_was_refused_is_asked_for_by_name(broker: Emubus) -> None:
+    assert (broker.running_conditions(), broker.started_conditions, broker.refusals()) == ([], [], [])
+    started = broker.start_condition("throttled", entity="q")
+    assert [each.number for each in broker.running_conditions()] == [started.number]
+    assert broker.started_conditions == [started.number]
+    broker.end_condition(started.number)
+    assert broker.running_conditions() == []
+    with (
+        ServiceBusClient.from_connection_string(broker.connection_string, retry_total=0) as client,
+        pytest.raises(ServiceBusError),
+        client.get_queue_sender("missing") as sender,
+    ):
+        sender.send_messages(ServiceBusMessage("x"))
+    assert all("missing" in each.reason for each in broker.refusals())
+    assert broker.refusals()

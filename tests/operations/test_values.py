@@ -485,6 +485,10 @@ KIT_ELSEWHERE = {
     "conditions/test_engine.py": {"conditions", "end_conditions", "freeze"},
     "commands/test_exercise.py": {"exercise"},
     "kit/test_namespaces.py": {"namespace"},
+    "kit/test_words.py": {
+        *("send", "wait_for", "sessions", "entities", "story", "keep_story", "why_not"),
+        *("refusals", "running_conditions", "started_conditions"),
+    },
 }
 COMMANDS_HERE = {"create", "snapshot", "clock", "outage", "fault", "role"}
 COMMANDS_ELSEWHERE = {
