@@ -88,7 +88,7 @@ def test_a_configuration_that_cannot_be_used_is_one_line_on_stderr_and_exit_code
 def test_check_looks_at_the_folder_and_returns_what_was_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(check, "check_data", lambda directory: 0 if directory == tmp_path else 1)
+    monkeypatch.setattr(check, "check_data", lambda directory, *, as_json: 0 if directory == tmp_path else 1)
     assert main(["check", str(tmp_path)]) == 0
     assert main(["check", str(tmp_path / "none")]) == 2
     assert capsys.readouterr().err == f"emubus: error: there is no folder {tmp_path / 'none'}\n"
