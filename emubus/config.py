@@ -47,6 +47,9 @@ MOUNTED_CONFIG_FILE: Final = Path("/ServiceBus_Emulator/ConfigFiles/Config.json"
 MICROSOFT_ONLY_VARIABLES: Final = ("ACCEPT_EULA", "SQL_SERVER", "MSSQL_SA_PASSWORD", "SQL_WAIT_INTERVAL")
 """Variables of Microsoft's emulator that are ignored here, so that its compose files work."""
 
+STORY_EVENTS_A_SECOND: Final = 5_000
+"""Of single messages, kept by `serve` unasked: more than a test or a person makes, so that those have all. All events
+of 40,000 messages a second took 11 to 25 % of the processor time of a send (`bench/compare.py`, window 1000)."""
 JSON_VARIABLE: Final = "EMUBUS_CONFIG_JSON"
 """The text of a Config.json: a CI service starts before the checkout, so there is no file to mount."""
 
@@ -153,6 +156,8 @@ class Config:
     seed: int = 0
     story: bool = False
     """Whether events of messages are kept from the start; `serve` keeps them unless it is told not to."""
+    story_a_second: int | None = None
+    """How many of them in a second at most, of single messages; None: all."""
     service_only: bool = False
     """Whether `$management` answers the service's operations only."""
     otlp: str | None = None
@@ -407,7 +412,7 @@ OPTIONS: Final[tuple[Option[object], ...]] = (
         "story",
         switch,
         "yes|no",
-        "keep no events of messages; else emubus trace and the page's Story have the last 50,000",
+        "keep no events of messages; else emubus trace and the page's Story have the last 50,000, of 5,000 a second",
         "yes",
         is_switch=True,
         brief="keep no events of messages for emubus trace",
@@ -497,6 +502,7 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
         conditions=values.maybe("conditions", tuple) or (),
         seed=values.of("seed", int),
         story=bool(values["story"]),
+        story_a_second=STORY_EVENTS_A_SECOND,
         service_only=bool(values["service_only"]),
         otlp=values.maybe("otlp", str),
         more_namespaces=_more(found, asked, limits, values.maybe("sas_key", str)),

@@ -98,7 +98,7 @@ class HostedNamespace:
         self.config = config
         self.clock = clock
         self.name = config.topology.namespace
-        self.story = Story(is_on=config.story)
+        self.story = Story(is_on=config.story, a_second_max=config.story_a_second)
         self.failure: BrokerError | None = None
         """Why it can't be opened, once that was tried; another try needs another one of these."""
         self._shared = shared

@@ -56,6 +56,7 @@ def test_without_any_setting_there_is_one_queue_and_a_folder_that_keeps_it() -> 
         failpoint=None,
         notes=(),
         story=True,
+        story_a_second=5_000,
     )
 
 
@@ -119,6 +120,7 @@ def test_every_option_can_be_set_by_argument_and_by_environment_with_the_same_re
         conditions=("throttled", "idle-link"),
         seed=7,
         story=False,
+        story_a_second=5_000,
         service_only=True,
         roles=(RoleAssignment.parse("app", "sender", "q"),),
         otlp="https://collector:4318",

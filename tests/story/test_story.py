@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -252,6 +253,37 @@ async def test_the_ring_is_bounded_and_forgets_the_oldest(clock: Clock) -> None:
     assert (story.message_count, story.forgotten_count) == (10, 20)
     assert kinds(story, message_id="m0") == []
     assert kinds(story, message_id="m29") == ["sent"]
+
+
+async def test_of_a_second_that_brings_too_many_the_rest_is_left_out_until_somebody_wants_all(clock: Clock) -> None:
+    instants = [100.0]
+    story = Story(is_on=True, a_second_max=3, monotonic_s=lambda: instants[0])
+    broker = open_broker(*QUEUES, clock=clock, observer=story)
+    for number in range(5):
+        await sent(broker, "q", f"m{number}")
+    assert story.message_count == 3
+    instants[0] += 0.9
+    await sent(broker, "q", "the same second")
+    assert story.message_count == 3
+    instants[0] += 0.1
+    for number in range(5):
+        await sent(broker, "q", f"n{number}")
+    assert story.message_count == 6
+    story.switch(is_on=True)
+    for number in range(5):
+        await sent(broker, "q", f"o{number}")
+    assert story.message_count == 11
+
+
+async def test_messages_that_came_together_are_told_apart(clock: Clock) -> None:
+    story = Story(is_on=True)
+    broker = open_broker(*QUEUES, clock=clock, observer=story)
+    sizes = (10, 3_000, 500)
+    answers: asyncio.Queue[object] = asyncio.Queue()
+    run = [encoded("x" * size, id=f"m{size}") for size in sizes]
+    broker.open_sender("q", detached=print).send(run, lambda *answer: answers.put_nowait(answer))
+    await asyncio.wait_for(answers.get(), 60)
+    assert [kinds(story, message_id=f"m{size}") for size in sizes] == [["sent"]] * 3
 
 
 async def test_large_messages_are_kept_without_their_bodies(clock: Clock) -> None:

@@ -80,7 +80,7 @@ STORY: Final = named(
 def _state(call: ControlCall) -> dict[str, object]:
     story = call.services.story
     return {
-        "is_on": story.is_on,
+        "is_on": story.is_switched_on,
         "message_count": story.message_count,
         "forgotten_count": story.forgotten_count,
     }
