@@ -122,6 +122,12 @@ class Batch:
             raise self.error
 
 
+@pytest.fixture(autouse=True)
+def no_write_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches are written on the loop, however busy the machine is; a test of slow writes makes all slow."""
+    monkeypatch.setattr(group_commits, "SLOW_WRITE_US", 3_600_000_000)
+
+
 @pytest.fixture
 def calls() -> list[str]:
     return []
