@@ -155,7 +155,7 @@ class Config:
     """The conditions that are on from the start."""
     seed: int = 0
     story: bool = False
-    """Whether events of messages are kept from the start; `serve` keeps them unless it is told not to."""
+    """Whether events of messages are kept from the start; `serve` keeps them without `--no-story`."""
     story_a_second: int | None = None
     """How many of them in a second at most, of single messages; None: all."""
     service_only: bool = False

@@ -105,7 +105,7 @@ def _read(path: Path) -> Running | None:
 
 def nearest(found: Sequence[Running], data: Path, http_port: int) -> Running | None:
     """The server that a command means which names none: the one with the data folder of this place, the only one, or
-    the one with the default port. None if it can't be told."""
+    the one with the default port. None if that is not known."""
     own = str(data.resolve())
     chosen = [each for each in found if each.data == own] or found
     at_port = [each for each in chosen if each.http_port == http_port]

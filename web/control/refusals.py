@@ -24,7 +24,7 @@ REFUSAL: Final = named(
             "client": text("The client and its address."),
             "entity": text("Path of the entity that it named."),
             "code": text("The error condition of AMQP, or a status of HTTP."),
-            "reason": text("What the client was told.", chars_max=REASON_CHARS_MAX),
+            "reason": text("The error's text that the client got.", chars_max=REASON_CHARS_MAX),
             "remedy": nullable(text("What to do about it; null: nothing is known.")),
             "count": integer("How often.", 1, NUMBER_MAX),
         },
