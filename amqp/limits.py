@@ -7,7 +7,7 @@ ledger's (`broker/ledger.py`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ..broker.lazy_dataclass import dataclass
 
 KIB = 1024
 MIB = 1024 * KIB

@@ -14,7 +14,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Final
@@ -25,6 +25,7 @@ from .address import parse_address
 from .errors import BrokerError, Condition
 from .hosts import host_of
 from .keys import ALL_RIGHTS, KNOWN_KEY, Right, SharedKey
+from .lazy_dataclass import dataclass
 from .roles import Roles
 from .tokens import Issuer, is_for_messages, is_token
 

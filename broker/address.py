@@ -7,11 +7,12 @@ Knows scheme and authority (dropped), leading slashes, percent-encoding, upper a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
+
+from .lazy_dataclass import dataclass
 
 ADDRESSES_KEPT_MAX: Final = 1024
 """Clients name the same entities in each request; so many addresses are parsed once."""

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from uuid import NAMESPACE_OID, uuid5
 
 from .errors import BrokerError
+from .lazy_dataclass import dataclass
 from .roles import Principal
 from .tokens import TENANT, Identity, parts_of
 

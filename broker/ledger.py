@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
@@ -19,6 +18,7 @@ import structlog
 
 from .clock import Clock, Timer
 from .errors import BrokerError, Condition
+from .lazy_dataclass import dataclass
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB

@@ -7,7 +7,9 @@ Property changes are application properties to add or replace [wire 5.7].
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from .lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

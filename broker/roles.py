@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 from unicodedata import category
@@ -21,6 +20,7 @@ from unicodedata import category
 from .address import parse_address
 from .errors import BrokerError, Condition
 from .keys import ALL_RIGHTS, Right
+from .lazy_dataclass import dataclass
 from .names import excerpt
 
 ASSIGNMENTS_MAX: Final = 4_000

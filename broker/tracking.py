@@ -8,11 +8,11 @@ gateway and broker numbers name machines; here they are derived from the connect
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum, auto
 
 from .ids import new_tracking_id
+from .lazy_dataclass import dataclass
 
 GATEWAYS = 64
 BROKERS = 32

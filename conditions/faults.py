@@ -7,9 +7,10 @@ faults one by one, for exact operations. Pure data.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from ..broker.lazy_dataclass import dataclass
 
 
 class FaultKind(StrEnum):

@@ -7,10 +7,10 @@ the event loop of the connections.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
 from ..broker.errors import BrokerError
+from ..broker.lazy_dataclass import dataclass
 
 
 class Link(Protocol):

@@ -7,11 +7,12 @@ Does not know why it comes: behaviours do. Pure data.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final
 
 from ..broker.errors import BrokerError, Condition
+from ..broker.lazy_dataclass import dataclass
 from ..broker.message.message import Message
 from ..broker.tracking import Form
 from .faults import FaultOperation

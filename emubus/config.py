@@ -8,7 +8,7 @@ passed. Does not know what the settings do: it returns checked values, or raises
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -17,6 +17,7 @@ from .broker.access import DEFAULT_KEY, DEFAULT_KEY_NAME, DEFAULT_SHARED_KEY
 from .broker.directory import KnownIdentity
 from .broker.errors import BrokerError
 from .broker.keys import ALL_RIGHTS, SharedKey
+from .broker.lazy_dataclass import dataclass
 from .broker.model.descriptions import QueueDescription, Topology
 from .broker.model.profiles import PREMIUM_PARTITION_COUNTS, Limits, Profile, defaults_of, limits_for
 from .broker.names import NamespaceName

@@ -15,7 +15,6 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, cast
 from weakref import WeakKeyDictionary
@@ -24,6 +23,7 @@ import structlog
 
 from .broker.admin.refusal_log import RefusalLog
 from .broker.clock import Clock, Timer
+from .broker.lazy_dataclass import dataclass
 from .broker.ledger import Ledger, MemoryAccount, Newcomer, Use
 from .broker.repeated_lines import RepeatedLines
 

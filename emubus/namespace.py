@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -33,6 +32,7 @@ from .broker.clock import Clock
 from .broker.directory import Directory
 from .broker.errors import BrokerError, Condition
 from .broker.keys import Right
+from .broker.lazy_dataclass import dataclass
 from .broker.ledger import Ledger
 from .broker.model.catalog import CATALOG_TABLES, Catalog, CatalogError, other_store_count
 from .broker.model.descriptions import Topology

@@ -18,7 +18,7 @@ import json
 import shutil
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -31,6 +31,7 @@ from .broker.clock import Clock
 from .broker.errors import BrokerError, Condition
 from .broker.hosts import label_of, names_a_namespace
 from .broker.ids import new_message_id
+from .broker.lazy_dataclass import dataclass
 from .broker.ledger import Caps
 from .broker.model.catalog import CatalogError
 from .broker.model.descriptions import Topology

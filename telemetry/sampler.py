@@ -7,7 +7,6 @@ in memory does not change. Owned by the composition root.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -16,6 +15,7 @@ from ..broker.admin import figures
 from ..broker.admin.figures import Activity
 from ..broker.broker import Broker
 from ..broker.clock import Clock, Timer
+from ..broker.lazy_dataclass import dataclass
 from .series import SPANS, Series, Span
 
 EVERY_MS: Final = 1_000

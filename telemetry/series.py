@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import isnan, nan
 from typing import Final
+
+from ..broker.lazy_dataclass import dataclass
 
 SECONDS: Final = 3_600
 MINUTES: Final = 1_440

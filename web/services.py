@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from ..broker.access import Access
@@ -15,6 +14,7 @@ from ..broker.broker import Broker
 from ..broker.clock import Clock
 from ..broker.directory import Directory
 from ..broker.errors import Condition
+from ..broker.lazy_dataclass import dataclass
 from ..broker.ledger import Ledger, MemoryAccount
 from ..broker.model.descriptions import Topology
 from ..broker.model.profiles import Profile

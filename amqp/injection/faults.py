@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from functools import partial
 
 from ...broker.address import parse_address
 from ...broker.errors import Condition
+from ...broker.lazy_dataclass import dataclass
 from ...conditions.engine import Conditions
 from ...conditions.faults import FaultOperation
 from ...conditions.strikes import Effect

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -17,6 +16,7 @@ from ...broker import service_errors
 from ...broker.address import parse_address
 from ...broker.clock import Timer
 from ...broker.errors import BrokerError, Condition
+from ...broker.lazy_dataclass import dataclass
 from ...broker.message.message import Message, parse_message, split_batch
 from ...conditions.engine import Conditions
 from ...conditions.faults import FaultOperation

@@ -6,9 +6,9 @@ Knows where each fact is and how each act is done. Does not know when.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ...broker.errors import BrokerError
+from ...broker.lazy_dataclass import dataclass
 from ..link_context import LinkContext
 from ..links.coordinator import CoordinatorLink
 from ..links.incoming import IncomingLink

@@ -8,7 +8,6 @@ a row here. Each connection owns one `LinkFactory`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -18,6 +17,7 @@ from ...broker.address import parse_address, strip_authority
 from ...broker.api import Entity, ReceiveMode
 from ...broker.errors import BrokerError, Condition
 from ...broker.keys import Right
+from ...broker.lazy_dataclass import dataclass
 from ...codec.encode import encode_map
 from ...codec.types import Described, Long, Symbol
 from ..jms.destinations import TemporaryDestinationLink, make_missing, make_temporary

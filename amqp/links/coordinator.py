@@ -9,12 +9,13 @@ it goes, all that is open is rolled back.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from ...broker.address import parse_address
 from ...broker.api import Entity, TransactionRef
 from ...broker.errors import BrokerError, Condition
+from ...broker.lazy_dataclass import dataclass
 from ...codec.types import Described
 from ..link_context import LinkContext
 from ..nodes.requests import read_request

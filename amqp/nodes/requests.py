@@ -12,12 +12,13 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Final, NamedTuple
 
 from ...broker.api import Delivery, TransactionRef
 from ...broker.errors import BrokerError, Condition, decode_refusal
+from ...broker.lazy_dataclass import dataclass
 from ...codec.decode import decode
 from ...codec.encode import encode, encode_map, list_from_items
 from ...codec.errors import DecodeError

@@ -12,7 +12,6 @@ are used throughout because its wrapper classes cost several times more and rais
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import cproton  # importing it initialises the library behind cproton_ffi
@@ -20,6 +19,7 @@ from cproton_ffi import ffi as _ffi
 from cproton_ffi import lib as _lib
 
 from ...broker.errors import BrokerError, decode_refusal
+from ...broker.lazy_dataclass import dataclass
 from ...codec.decode import decode
 from ...codec.encode import encode_array, encode_map
 from ...codec.errors import DecodeError

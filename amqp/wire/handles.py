@@ -20,12 +20,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, IntEnum, auto
 from struct import error as StructError  # noqa: N812  (the standard name is a bare `error`)
 from typing import Final
 
 from ...broker.errors import BrokerError, Condition
+from ...broker.lazy_dataclass import dataclass
 from ...codec.decode import decode
 from ...codec.encode import encode_list
 from ...codec.errors import DecodeError

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 from ...storage import StoreError, View
 from ..address import SubQueue
 from ..entities.entity import Entity, PartitionHandle
 from ..entities.namespace import Namespace
+from ..lazy_dataclass import dataclass
 from ..partition.contract import Counted
 from ..partition.records import (
     HOMES,

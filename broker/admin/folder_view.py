@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +27,7 @@ from ...storage import (
     read_manifest,
     reason_of,
 )
+from ..lazy_dataclass import dataclass
 from ..model.catalog import CATALOG_TABLES, CATALOG_UPGRADES, stored_store_count
 from ..partition.records import TABLES
 from ..partition.upgrades import STORE_UPGRADES

@@ -8,7 +8,6 @@ Does not know links and capabilities (`amqp/jms`), nor messages: a subscription 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -20,6 +19,7 @@ from ..entities.namespace import Namespace
 from ..errors import BrokerError, Condition
 from ..ids import new_message_id
 from ..keys import Right
+from ..lazy_dataclass import dataclass
 from ..model.descriptions import (
     DEFAULT_RULE_NAME,
     EntityDescription,

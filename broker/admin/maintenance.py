@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +20,7 @@ from ..entities import several_partitions
 from ..entities.entity import Entity, PartitionHandle
 from ..entities.namespace import Namespace
 from ..errors import BrokerError, Condition
+from ..lazy_dataclass import dataclass
 from ..model.catalog import Description
 from ..model.descriptions import SubscriptionDescription, TopicDescription
 from ..outcomes import Complete

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
@@ -17,6 +17,7 @@ import structlog
 from ..address import parse_address
 from ..clock import Clock
 from ..errors import BrokerError, Condition
+from ..lazy_dataclass import dataclass
 from ..service_errors import THROTTLING
 
 AGAIN_US: Final = 10_000_000

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ..clock import Timer
 from ..errors import BrokerError
+from ..lazy_dataclass import dataclass
 from ..partition.requests import (
     Operation,
 )

@@ -7,7 +7,7 @@ few hundred bytes costs one comparison. Must not depend on queues and storage. P
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from ...codec.decode import decode
@@ -16,6 +16,7 @@ from ...codec.sections import APPLICATION_PROPERTIES, BODY, FOOTER, MESSAGE_ANNO
 from ...codec.skip import skip
 from .. import service_errors
 from ..errors import BrokerError, Condition
+from ..lazy_dataclass import dataclass
 
 IDENTIFIER_CHARS_MAX: Final = 128
 """The service's limit of message id, session id and partition key, in characters (of a binary message id: bytes)."""

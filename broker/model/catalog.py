@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from struct import Struct
 from struct import error as StructError  # noqa: N812  (the standard name is a bare `error`)
@@ -30,6 +30,7 @@ import structlog
 from ...storage import Batch, Store, StoreError, Upgrades
 from .. import service_errors
 from ..ids import new_message_id
+from ..lazy_dataclass import dataclass
 from .descriptions import (
     QueueDescription,
     RuleDescription,

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Final, Self, TypeVar
 
 from ..keys import Right, SharedKey
+from ..lazy_dataclass import dataclass
 
 JsonObject = dict[str, Any]
 

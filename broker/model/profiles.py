@@ -9,10 +9,11 @@ Sources: [SB: service-bus-quotas], [P2]-[P5], [wire 10.13]; for Microsoft's emul
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from enum import StrEnum
 from typing import Any, Final
 
+from ..lazy_dataclass import dataclass
 from .descriptions import EntityDescription, QueueDescription, TopicDescription
 
 SECOND_MS: Final = 1_000

@@ -13,10 +13,11 @@ authorization rules, rules, and what marks a subscription of JMS.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import Enum, auto
 from typing import Final
 
+from ..lazy_dataclass import dataclass
 from .descriptions import (
     CorrelationFilter,
     EntityDescription,

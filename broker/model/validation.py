@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from ...codec.durations import format_duration, format_span
@@ -17,6 +17,7 @@ from .. import service_errors
 from ..address import strip_authority
 from ..errors import BrokerError
 from ..keys import Right
+from ..lazy_dataclass import dataclass
 from .descriptions import (
     AuthorizationRule,
     CorrelationFilter,

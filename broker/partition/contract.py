@@ -7,13 +7,13 @@ the port through which an observer learns what happened to messages. Does not kn
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from functools import partial
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ..address import SubQueue
 from ..errors import BrokerError
+from ..lazy_dataclass import dataclass
 from ..message.bounds import MessageBounds
 from ..message.message import Message
 from ..model.descriptions import QueueDescription, RuleDescription, SubscriptionDescription, TopicDescription

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
@@ -19,6 +19,7 @@ from ..address import SubQueue
 from ..errors import BrokerError
 from ..identity import folded
 from ..ids import new_lock_tokens
+from ..lazy_dataclass import dataclass
 from ..message.delivered import DeliveryEncoder
 from ..message.message import Message
 from ..message.stored import parse_stored

@@ -10,11 +10,12 @@ not raise.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Protocol
 
 from ..address import SubQueue
 from ..errors import BrokerError
+from ..lazy_dataclass import dataclass
 from ..message.message import Message
 from ..outcomes import Abandon, Outcome, Release
 from .contract import Delivery, Extent, PartitionRef, Received, ReceiveMode, Selection, SessionGrant, SharedLock

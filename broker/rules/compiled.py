@@ -6,9 +6,9 @@ Does not know the kinds of filters. Immutable and shared.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 
+from ..lazy_dataclass import dataclass
 from .context import MessageContext
 from .values import Truth
 

@@ -7,9 +7,10 @@ change (`editing`) messages. Names are case-insensitive; the table has the canon
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
+
+from ..lazy_dataclass import dataclass
 
 
 class Section(Enum):

@@ -14,11 +14,11 @@ import math
 import operator
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from typing import Any, Final
 
 from ...codec.types import Byte, Char, Float, Int, Long, Short, Ubyte, Uint, Ulong, Ushort
+from ..lazy_dataclass import dataclass
 from .errors import FilterException
 
 Number = int | float | Decimal

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from ...storage import Store
+from ..lazy_dataclass import dataclass
 from ..model.catalog import UnreadableRowError
 from ..partition.records import DUE, DUE_KEY, FORWARDED_FROM, STATE, STATE_KEY, Counters
 from .timers import FIRST_DUE, LAST_DUE

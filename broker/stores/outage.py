@@ -6,12 +6,12 @@ Knows the effect of each kind on a commit. Does not know when an outage begins a
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from ...storage import StoreFailed, StoreFull
 from ..clock import Clock
+from ..lazy_dataclass import dataclass
 
 HEALTHY: Final = "available"
 """The health of a store without outage and failure; otherwise it is the kind of the outage, a real one included."""

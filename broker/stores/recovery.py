@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
 from ..clock import Clock, Timer
+from ..lazy_dataclass import dataclass
 
 PAUSE_MS_MIN: Final = 100  # a disk that failed once costs clients this long
 PAUSE_MS_MAX: Final = 30_000  # and this long at most once a disk works again

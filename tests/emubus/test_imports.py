@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import re
 import signal
 import subprocess
@@ -103,6 +105,24 @@ def test_a_start_and_its_health_check_import_nothing_for_http_sql_certificates_a
     found = server.modules()
     assert {*FOR_SERVERS} <= found
     assert found & {*FOR_HTTP, *FOR_CLIENTS, *FOR_SQL, *FOR_CERTIFICATES, *FOR_FILES, *UNUSED} == set()
+
+
+def test_what_a_start_imports_compiles_methods_of_classes_when_they_are_called(tmp_path: Path) -> None:
+    server = Serving(tmp_path, "--durability", "none")
+    eager = {name for name in server.modules() if name.startswith("emubus.") and _has_eager_dataclasses(name)}
+    rooms_below_broker = ("emubus.codec.", "emubus.storage.")
+    assert sorted(name for name in eager if not name.startswith(rooms_below_broker)) == []
+    assert "emubus.storage.manifest" in eager, "the test sees them"
+
+
+def _has_eager_dataclasses(module: str) -> bool:
+    spec = importlib.util.find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    if not spec.origin.endswith(".py"):
+        return False
+    imports = [each for each in ast.parse(Path(spec.origin).read_text()).body if isinstance(each, ast.ImportFrom)]
+    return any(each.module == "dataclasses" and "dataclass" in {name.name for name in each.names} for each in imports)
 
 
 def test_a_request_imports_the_http_server_and_a_page_its_templates(tmp_path: Path) -> None:

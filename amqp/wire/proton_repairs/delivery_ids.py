@@ -13,9 +13,10 @@ needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from ....broker.lazy_dataclass import dataclass
 from ....codec.decode import decode
 from ....codec.encode import list_from_items
 from ....codec.errors import DecodeError

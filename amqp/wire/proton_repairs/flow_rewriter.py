@@ -12,8 +12,8 @@ read from Proton's own frames. Does not know why a link drains. Owned by a conne
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ....broker.lazy_dataclass import dataclass
 from ....codec.decode import decode
 from ....codec.encode import encode_list
 from ....codec.errors import DecodeError
