@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 CONDITIONS_MAX: Final = 100
 ENDED_MAX: Final = 100
-"""Ended conditions whose strikes can still be read."""
+"""Ended conditions whose strikes can still be read, and as many faults."""
 FAULTS_MAX: Final = 1_000
 FAULT_STRUCK_MAX: Final = 20
 """How many of its last strikes a fault lists, as the page shows them: there may be many faults."""
@@ -57,6 +57,7 @@ class Conditions:
         self._network = network
         self._conditions: dict[int, StartedCondition] = {}
         self._ended: dict[int, StartedCondition] = {}
+        self._ended_faults: deque[StartedCondition] = deque(maxlen=ENDED_MAX)
         self._faults: dict[int, StartedCondition] = {}
         self._behaviours: list[Behaviour] = []
         self._last_number = 0
@@ -169,7 +170,9 @@ class Conditions:
         self._use_behaviours()
         for each in condition.behaviours:
             each.end()
-        if not condition.is_fault:
+        if condition.is_fault:
+            self._ended_faults.append(condition)
+        else:
             self._ended[condition.number] = condition
             while len(self._ended) > ENDED_MAX:
                 del self._ended[next(iter(self._ended))]
@@ -194,6 +197,21 @@ class Conditions:
         for number in numbers:
             self.end(number)
         return len(numbers)
+
+    def all_started(self) -> Sequence[StartedCondition]:
+        """The conditions and faults that are on, and those that have ended lately, the oldest first of each kind."""
+        conditions = self._conditions | self._ended
+        return [
+            *(conditions[number] for number in sorted(conditions)),
+            *sorted((*self._ended_faults, *self._faults.values()), key=lambda each: each.number),
+        ]
+
+    def start_over(self) -> None:
+        """End all conditions, clear all faults, and forget them."""
+        self.clear_faults()
+        self.end_all()
+        self._ended.clear()
+        self._ended_faults.clear()
 
     # ---- faults
 

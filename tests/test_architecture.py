@@ -132,7 +132,7 @@ MAY_IMPORT: dict[str, set[str]] = {  # room: what it may import besides itself
     },
     "emubus/kit": {
         *(GROUND, FACADE, "broker/admin", "broker/model", "conditions", "declared"),
-        *("emubus", WEB, "web/atom", "web/control"),
+        *("emubus", "story", WEB, "web/atom", "web/control"),
     },
     "emubus/importing": {
         *(GROUND, "broker/model", "broker/rules", "declared", "emubus", "emubus/config_file", "emubus/kit"),

@@ -162,12 +162,11 @@ class VerbsInProcess(Verbs):
 
         Links are detached, and SDKs reconnect on their own. Snapshots are kept.
         """
-        self.clear_faults()
-        self.end_conditions()
         self.call(self._start_over)
         self.started_conditions.clear()
 
     def _start_over(self) -> None:
+        self._services.conditions.start_over()
         self._services.broker.maintenance.start_over()
         self._services.broker.refusals.forget()
         self._services.story.forget()

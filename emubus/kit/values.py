@@ -219,10 +219,6 @@ def unix_ms(at: datetime | int) -> int:
     return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def instant_text(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
-
-
 def _plain(word: str) -> str:
     return re.sub(r"[^a-z0-9]", "", word.lower())
 

@@ -17,6 +17,7 @@ from typing import Final
 from urllib.parse import quote, urlencode
 
 from ..broker.errors import BrokerError, Condition
+from ..story.sentences import event_line, refusal_text
 from .answers import Answer
 from .conditions import ConditionReport, ConditionVerbs
 from .values import (
@@ -29,7 +30,6 @@ from .values import (
     counts_in,
     event_in,
     in_ms,
-    instant_text,
     refusal_in,
     report_in,
     session_in,
@@ -223,18 +223,15 @@ class Verbs(ConditionVerbs):
 
 def line_of(event: StoryEvent) -> str:
     """An event as a line, with the subscriptions whose rules said no below it."""
-    refused = [f"\n    {verdict_text(each)}" for each in event.verdicts if not each.takes]
-    return f"{instant_text(event.at)}  {event.entity}: {event.text}{''.join(refused)}"
+    refused = [verdict_text(each) for each in event.verdicts if not each.takes]
+    return event_line(event.at, event.entity, event.text, refused)
 
 
 def verdict_text(verdict: SubscriptionVerdict) -> str:
     """What the rules of a subscription say, as a sentence."""
     if verdict.takes:
         return f"'{verdict.subscription}' takes the message."
-    if not verdict.rules:
-        return f"'{verdict.subscription}' does not take the message: it has no rules."
-    rules = "; ".join(f"rule '{each.name}': {each.reason or 'does not match'}" for each in verdict.rules)
-    return f"'{verdict.subscription}' does not take the message: {rules}."
+    return refusal_text(verdict.subscription, verdict.rules)
 
 
 def _named(message: object) -> tuple[int | None, str | None]:

@@ -22,6 +22,7 @@ EXAMPLES = ROOT / "examples"
 RUN = {"python", "javascript", "java", "go", "rust", "pytest", "spark", "conditions"}
 RUN_FILES = {
     EXAMPLES / "dotnet/hello/Program.cs",  # where there is a .NET SDK
+    *(EXAMPLES / "dotnet/tests").glob("*.cs"),
     EXAMPLES / "testcontainers-node/index.mjs",
     EXAMPLES / "testcontainers-python/src/emubus_testcontainers/__init__.py",
 }

@@ -162,8 +162,7 @@ async def reset(call: ControlCall) -> object:
     if call.body["to"] == "empty":
         return {"message_count": broker.maintenance.purge(None)}
     if call.body["to"] == "start":
-        call.services.conditions.clear_faults()
-        call.services.conditions.end_all()
+        call.services.conditions.start_over()
         count = broker.maintenance.start_over()
         broker.refusals.forget()
         call.services.story.forget()
