@@ -13,7 +13,6 @@ a misspelled or deleted one must not become the first, where its messages would 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import json
 import shutil
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
@@ -63,13 +62,6 @@ class Place:
     port: int | None = None
 
 
-class Opening(NamedTuple):
-    """A namespace that is being opened: its files on a thread, and what begins with them then."""
-
-    files: concurrent.futures.Future[None]
-    task: asyncio.Task[None]
-
-
 class Doors(NamedTuple):
     """Where clients come in. `left(services)` has the HTTP adapter give up what it has of a namespace."""
 
@@ -92,7 +84,7 @@ class Namespaces:
         self._gone: set[str] = set()  # deleted in this run
         self._ending: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._openings: dict[HostedNamespace, Opening] = {}
+        self._openings: dict[HostedNamespace, asyncio.Task[None]] = {}
         self._threads: ThreadPoolExecutor | None = None
 
     # ---- life
@@ -127,8 +119,7 @@ class Namespaces:
 
     async def close(self) -> None:
         """Close all stores."""
-        openings = [each.task for each in self._openings.values()]
-        await asyncio.gather(*self._tasks, *openings, return_exceptions=True)
+        await asyncio.gather(*self._tasks, *self._openings.values(), return_exceptions=True)
         if self._threads is not None:
             self._threads.shutdown(wait=False)
         for each in self._all():
@@ -178,9 +169,6 @@ class Namespaces:
     async def open(self, name: str) -> Services:
         return (await self._open(self._get(name))).services
 
-    def services_of(self, name: str) -> Services:
-        return self._opened(self._get(name)).services
-
     def beside(self, own: HostedNamespace) -> AmqpServer | None:
         """The AMQP server with which that one shares the turns of the loop; None for the first."""
         return self.first.amqp if self.first.is_open and own is not self.first else None
@@ -226,15 +214,13 @@ class Namespaces:
         """
         if namespace.is_open:
             return namespace
+        if namespace.failure is not None:
+            raise namespace.failure
         opening = self._openings.get(namespace)
         if opening is None:
-            if self._threads is None:
-                self._threads = ThreadPoolExecutor(OPENED_AT_ONCE, "opening")
-            files = self._threads.submit(namespace.open_files)
-            task = asyncio.get_running_loop().create_task(self._open_behind(files, namespace))
-            opening = self._openings[namespace] = Opening(files, task)
-            task.add_done_callback(partial(self._opening_done, namespace))
-        await asyncio.shield(opening.task)  # others may wait for it, too
+            opening = self._openings[namespace] = asyncio.get_running_loop().create_task(self._open_now(namespace))
+            opening.add_done_callback(partial(self._opening_done, namespace))
+        await asyncio.shield(opening)  # others may wait for it, too
         return namespace
 
     def _opening_done(self, namespace: HostedNamespace, task: asyncio.Task[None]) -> None:
@@ -242,20 +228,12 @@ class Namespaces:
         if not task.cancelled():
             task.exception()  # the log has it, also if nobody waits any more
 
-    async def _open_behind(self, files: concurrent.futures.Future[None], namespace: HostedNamespace) -> None:
-        await asyncio.wait([asyncio.wrap_future(files)])
-        self._opened(namespace)
-
-    def _opened(self, namespace: HostedNamespace) -> HostedNamespace:
-        """The namespace, opened at once if need be, while all wait; BrokerError in the same way."""
-        if namespace.is_open:
-            return namespace
-        if namespace.failure is not None:
-            raise namespace.failure
-        opening = self._openings.get(namespace)
+    async def _open_now(self, namespace: HostedNamespace) -> None:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(OPENED_AT_ONCE, "opening")
+        files = asyncio.wrap_future(self._threads.submit(namespace.open_files))
         try:
-            if opening is not None:
-                opening.files.result()
+            await files
             namespace.open()
             namespace.start_conditions()
         except (StoreError, CatalogError, OSError, BrokerError) as error:
@@ -270,7 +248,6 @@ class Namespaces:
         log.info(
             "namespace opened", namespace=namespace.name, entities=sum(1 for _ in namespace.broker.namespace.entities())
         )
-        return namespace
 
     def _all(self) -> list[HostedNamespace]:
         return [self.first, *(each.namespace for each in self._places.values())]
@@ -353,7 +330,7 @@ class Namespaces:
         """Close what is open of a namespace that nobody finds any more, and delete its folder."""
         opening = self._openings.get(namespace)
         if opening is not None:
-            await asyncio.wait([opening.task])
+            await asyncio.wait([opening])
         if namespace.is_open:
             gone = service_errors.namespace_not_found(namespace.name)
             await namespace.amqp.stop(gone)

@@ -135,10 +135,6 @@ class NamespacesPort(Protocol):
         server-busy."""
         ...
 
-    def services_of(self, name: str) -> Services:
-        """The same of one that is open; of another everybody waits until it is opened."""
-        ...
-
     async def find(self, host: str, port: int) -> Services:
         """The one that a client means by the host that it names, or else by the port that it has reached.
 

@@ -247,7 +247,7 @@ def test_messages_of_one_are_not_seen_in_another(server: EmubusServer) -> None:
 def test_a_namespace_is_made_used_and_deleted_with_its_connections(server: EmubusServer) -> None:
     found = server.call(lambda: namespaces(server).create("late", Profile.PREMIUM, port=0))
     assert (found.name, found.profile, found.is_open) == ("late", Profile.PREMIUM, False)
-    services = server.call(lambda: namespaces(server).services_of("late"))
+    services = server.run(namespaces(server).open("late"))
     server.call(lambda: services.broker.administration.create(QueueDescription("q")))
     with client("late.localhost", server.amqp_port) as bus, bus.get_queue_sender("q") as sender:
         sender.send_messages(ServiceBusMessage("one"))
@@ -339,16 +339,6 @@ def test_others_are_served_while_a_namespace_is_opened(server: EmubusServer, dis
     assert texts_in(server, "orders", "only") == ["for orders"]
 
 
-def test_who_can_not_wait_gets_a_namespace_that_is_being_opened(server: EmubusServer, disk: threading.Event) -> None:
-    with ThreadPoolExecutor() as clients:
-        over_http = clients.submit(name_of, server, "orders.localhost")
-        while not server.call(lambda: server.server.namespaces.are_opening):
-            pass
-        threading.Timer(DISK_S, disk.set).start()
-        services = server.call(lambda: namespaces(server).services_of("orders"))
-        assert over_http.result() == services.broker.name == "Orders"
-
-
 def test_a_namespace_is_deleted_while_it_is_opened(server: EmubusServer, disk: threading.Event) -> None:
     with ThreadPoolExecutor() as clients:
         over_amqp = clients.submit(send, "orders.localhost", server.amqp_port, "lost", "only")
@@ -384,7 +374,7 @@ def test_namespaces_and_their_messages_outlast_a_restart_and_deleted_ones_do_not
         assert not (data / "namespaces.json").exists(), "nothing is kept of a namespace that is alone"
         for name in ("kept", "gone"):
             server.call(partial(namespaces(server).create, name))
-            services = server.call(partial(namespaces(server).services_of, name))
+            services = server.run(namespaces(server).open(name))
             server.call(partial(services.broker.administration.create, QueueDescription("q")))
             send(f"{name}.localhost", server.amqp_port, f"for {name}")
         server.run(namespaces(server).delete("gone"))
@@ -431,10 +421,10 @@ async def test_a_damaged_folder_is_named_and_harms_no_other_namespace(tmp_path: 
     (data / "namespaces" / "b").mkdir(parents=True)
     (tmp_path / "notes.txt").rename(data / "namespaces" / "b" / "notes.txt")
     with pytest.raises(BrokerError, match=r"The namespace 'b' can't be opened: .*notes\.txt"):
-        server.namespaces.services_of("b")
-    assert server.namespaces.services_of("a").is_ready()
+        await server.namespaces.open("b")
+    assert (await server.namespaces.open("a")).is_ready()
     (data / "namespaces" / "b" / "notes.txt").unlink()
-    assert server.namespaces.services_of("b").broker.name == "b"
+    assert (await server.namespaces.open("b")).broker.name == "b"
     await server.stop()
 
 

@@ -17,8 +17,8 @@ _NAMESPACE_TYPE: Final = "Microsoft.ServiceBus/Namespaces/AuthorizationRules"
 class _Scope:
     """What the rules of a request belong to."""
 
-    def __init__(self, call: ArmCall) -> None:
-        self.place = Place(call)
+    def __init__(self, call: ArmCall, place: Place) -> None:
+        self.place = place
         word = next((each for each in ("queue", "topic") if each in call.names), None)
         if word is None:
             self.rules: keys.Rules = keys.NamespaceRules(self.place.services, self.place.placed.name)
@@ -32,6 +32,10 @@ class _Scope:
         self._names = (f"{word}s", entity.path)
         self._type = f"Microsoft.ServiceBus/Namespaces/{word.title()}s/AuthorizationRules"
 
+    @classmethod
+    async def of(cls, call: ArmCall) -> _Scope:
+        return cls(call, await Place.of(call))
+
     def shown(self, rule: AuthorizationRule) -> dict[str, object]:
         return {
             "id": self.place.id_of(*self._names, "authorizationRules", rule.key_name),
@@ -43,32 +47,32 @@ class _Scope:
 
 
 async def list_all(call: ArmCall) -> Reply:
-    scope = _Scope(call)
+    scope = await _Scope.of(call)
     return reply_of_list([scope.shown(each) for each in scope.rules.all()])
 
 
 async def show(call: ArmCall) -> Reply:
-    scope = _Scope(call)
+    scope = await _Scope.of(call)
     return Reply(200, scope.shown(keys.named(scope.rules, call.names["authorization_rule"])))
 
 
 async def put(call: ArmCall) -> Reply:
-    scope = _Scope(call)
+    scope = await _Scope.of(call)
     properties = object_in(call.body, "the body").get("properties")
     rule, _ = await keys.put(scope.rules, call.names["authorization_rule"], properties)
     return Reply(200, scope.shown(rule))
 
 
 async def delete(call: ArmCall) -> Reply:
-    return Reply(200 if await keys.delete(_Scope(call).rules, call.names["authorization_rule"]) else 204)
+    return Reply(200 if await keys.delete((await _Scope.of(call)).rules, call.names["authorization_rule"]) else 204)
 
 
 async def list_keys(call: ArmCall) -> Reply:
-    scope = _Scope(call)
+    scope = await _Scope.of(call)
     return Reply(200, keys.keys_json(scope.rules, keys.named(scope.rules, call.names["authorization_rule"])))
 
 
 async def regenerate(call: ArmCall) -> Reply:
-    scope = _Scope(call)
+    scope = await _Scope.of(call)
     rule = await keys.regenerate(scope.rules, call.names["authorization_rule"], call.body)
     return Reply(200, keys.keys_json(scope.rules, rule))

@@ -271,7 +271,7 @@ class Deploying:
                     refused += self._refused([each], error)
         for own in _by_namespace(targets).values():
             try:
-                services = self.services_of(own[0])
+                services = await self.services_of(own[0])
             except (ArmRefusal, BrokerError) as error:
                 refused += self._refused(own, error)
                 continue
@@ -285,13 +285,13 @@ class Deploying:
         failed = {id(each.target) for each in refused}
         return [each.id for each in targets if id(each) not in failed], refused
 
-    def services_of(self, target: Target) -> Services:
+    async def services_of(self, target: Target) -> Services:
         """Those of a resource's namespace. ArmRefusal (404), BrokerError (server-busy)."""
         homes = Homes(self.call.services, self.call.state)
         placed = homes.find(target.declared.namespace)
         if placed is None or placed.group.lower() != target.group.lower():
             raise missing("namespaces", target.declared.namespace, target.group)
-        return homes.services_of(placed)
+        return await homes.services_of(placed)
 
     @property
     def _client(self) -> str:
@@ -419,7 +419,7 @@ async def what_if(call: ArmCall) -> Reply:
     outcomes = {id(each): await _rehearsed_put(each) for each in targets if each.put is not None}
     for name, these in _by_namespace(targets).items():
         try:
-            future = _future(own, name, targets)
+            future = await _future(own, name, targets)
         except ArmRefusal as error:
             outcomes |= {id(each): ("Unsupported", error.message) for each in these}
             continue
@@ -440,14 +440,14 @@ async def _rehearsed_put(target: Target) -> tuple[str, str]:
     return ("Create" if homes.find(name) is None else "NoChange" if homes.is_placed(name) else "Modify"), ""
 
 
-def _future(own: Deploying, name: str, targets: Sequence[Target]) -> FutureNamespace:
+async def _future(own: Deploying, name: str, targets: Sequence[Target]) -> FutureNamespace:
     """The namespace as it is, or as the template makes it. ArmRefusal (404), BrokerError (server-busy)."""
     homes = Homes(own.call.services, own.call.state)
     these = [each for each in targets if each.declared.namespace.lower() == name]
     made = next((each.put[1].body for each in these if each.put and each.declared.kind is Kind.NAMESPACE), None)
     if made is not None and homes.find(name) is None:
         return FutureNamespace(homes.limits_of_new(placed_in(Placed(name), made)), name)
-    services = own.services_of(these[0])
+    services = await own.services_of(these[0])
     entities = [each.description for each in services.broker.namespace.entities()]
     return FutureNamespace(
         services.broker.limits, services.broker.name, entities, LiveNamespace(services).namespace_rules()

@@ -80,7 +80,7 @@ class Endpoint:
         version = _version_in(request, rows[0][0] if rows else None)
         found = next(((row, names) for row, names in rows if row.method == request.method), None)
         row, names = (None, dict[str, str]()) if found is None else found
-        rights.require(request, self._services, self._state, row, names)
+        await rights.require(request, self._services, self._state, row, names)
         if not rows:
             text = f"There is no resource at '{excerpt(request.path)}'; docs/ARM.md lists what this server has."
             raise ArmRefusal(404, "InvalidResourceType", text)

@@ -50,11 +50,17 @@ _RULE_TYPE: Final = "Microsoft.ServiceBus/Namespaces/Topics/Subscriptions/Rules"
 class Place:
     """The namespace of a request, and the entities in it that its path names."""
 
-    def __init__(self, call: ArmCall) -> None:
+    def __init__(self, call: ArmCall, placed: Placed, services: Services) -> None:
         self.call = call
-        self.placed: Placed = placed_of(call)
-        self.services: Services = Homes(call.services, call.state).services_of(self.placed)
-        self.broker = self.services.broker
+        self.placed = placed
+        self.services = services
+        self.broker = services.broker
+
+    @classmethod
+    async def of(cls, call: ArmCall) -> Place:
+        """Opens the namespace. ArmRefusal (404), BrokerError (server-busy)."""
+        placed = placed_of(call)
+        return cls(call, placed, await Homes(call.services, call.state).services_of(placed))
 
     def name(self, word: str) -> str:
         """A name of the path as the entity has it: `~` stands for a slash, unless there is an entity with `~`."""
@@ -157,7 +163,7 @@ def _word(call: ArmCall) -> str:
 
 
 async def _list(call: ArmCall, kind: type[Description]) -> Reply:
-    place = Place(call)
+    place = await Place.of(call)
     found = [each for each in place.broker.namespace.entities() if type(each.description) is kind]
     found.sort(key=lambda each: entity_key(each.path))
     return _page(call, [place.resource(each) for each in found])
@@ -172,7 +178,7 @@ async def list_topics(call: ArmCall) -> Reply:
 
 
 async def show_top_level(call: ArmCall) -> Reply:
-    place, word = Place(call), _word(call)
+    place, word = await Place.of(call), _word(call)
     found = place.top_level(word)
     if found is None:
         raise _absent(call.names[word])
@@ -181,7 +187,7 @@ async def show_top_level(call: ArmCall) -> Reply:
 
 async def put_top_level(call: ArmCall) -> Reply:
     """Create or replace a queue or topic; its keys stay."""
-    place, word = Place(call), _word(call)
+    place, word = await Place.of(call), _word(call)
     kind, name = _KINDS[word], place.name(word)
     known = place.broker.namespace.entity(name)
     if known is not None and not isinstance(known.description, kind):
@@ -198,7 +204,7 @@ async def put_top_level(call: ArmCall) -> Reply:
 
 
 async def delete_top_level(call: ArmCall) -> Reply:
-    place, word = Place(call), _word(call)
+    place, word = await Place.of(call), _word(call)
     found = place.top_level(word)
     if found is None:
         return Reply(204)
@@ -211,13 +217,13 @@ async def delete_top_level(call: ArmCall) -> Reply:
 
 
 async def list_subscriptions(call: ArmCall) -> Reply:
-    place = Place(call)
+    place = await Place.of(call)
     found = place.broker.namespace.subscriptions_of(place.topic().path).entities()
     return _page(call, [place.resource(each) for each in sorted(found, key=lambda each: entity_key(each.path))])
 
 
 async def show_subscription(call: ArmCall) -> Reply:
-    place = Place(call)
+    place = await Place.of(call)
     found = place.subscription()
     if found is None:
         raise _absent(call.names["subscription_name"])
@@ -226,7 +232,7 @@ async def show_subscription(call: ArmCall) -> Reply:
 
 async def put_subscription(call: ArmCall) -> Reply:
     """Create a subscription, with the rule `$Default`, or replace its properties."""
-    place = Place(call)
+    place = await Place.of(call)
     topic, known = place.topic(), place.subscription()
     old = None if known is None else known.description
     name = call.names["subscription_name"] if old is None else old.name
@@ -242,7 +248,7 @@ async def put_subscription(call: ArmCall) -> Reply:
 
 
 async def delete_subscription(call: ArmCall) -> Reply:
-    place = Place(call)
+    place = await Place.of(call)
     found = place.subscription() if place.top_level("topic") is not None else None
     if found is None:
         return Reply(204)
@@ -261,14 +267,14 @@ def _rule(place: Place, subscription: Entity) -> RuleDescription | None:
 
 
 async def list_rules(call: ArmCall) -> Reply:
-    place = Place(call)
+    place = await Place.of(call)
     subscription = place.parent_subscription()
     rules = place.broker.administration.rules(subscription.path)
     return _page(call, [place.rule(subscription, each) for each in rules])
 
 
 async def show_rule(call: ArmCall) -> Reply:
-    place = Place(call)
+    place = await Place.of(call)
     subscription = place.parent_subscription()
     found = _rule(place, subscription)
     if found is None:
@@ -278,7 +284,7 @@ async def show_rule(call: ArmCall) -> Reply:
 
 async def put_rule(call: ArmCall) -> Reply:
     """Add or replace a rule."""
-    place = Place(call)
+    place = await Place.of(call)
     subscription = place.parent_subscription()
     old = _rule(place, subscription)
     name = call.names["rule"] if old is None else old.name
@@ -297,7 +303,7 @@ async def put_rule(call: ArmCall) -> Reply:
 
 
 async def delete_rule(call: ArmCall) -> Reply:
-    place = Place(call)
+    place = await Place.of(call)
     subscription = place.subscription() if place.top_level("topic") is not None else None
     found = None if subscription is None else _rule(place, subscription)
     if subscription is None or found is None:

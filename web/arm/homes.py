@@ -50,9 +50,9 @@ class Homes:
         """The namespace of that name."""
         return next((each for each in self.all() if each.name.lower() == name.lower()), None)
 
-    def services_of(self, placed: Placed) -> Services:
-        """What serves the namespace, which is opened. BrokerError (server-busy)."""
-        return self._services.namespaces.services_of(placed.name)
+    async def services_of(self, placed: Placed) -> Services:
+        """What serves the namespace, which is opened while others are served. BrokerError (server-busy)."""
+        return await self._services.namespaces.open(placed.name)
 
     async def make(self, placed: Placed) -> None:
         """Have a namespace of that name, placed so. BrokerError: argument-error (the name), resource-limit-exceeded."""
@@ -96,7 +96,7 @@ class Homes:
         key = placed.name.lower()
         report = self._services.namespaces.get(placed.name)
         if report.is_first:
-            self.services_of(placed).broker.maintenance.empty()
+            self._services.broker.maintenance.empty()
             await self._change({}, {key: report.id}, without=key)
         else:
             await self._services.namespaces.delete(placed.name)

@@ -66,7 +66,7 @@ def action_of(row: Operation) -> str:
     return "/".join([*named, "write" if words[-1].startswith("{") else "action"])
 
 
-def require(
+async def require(
     request: web.Request, services: Services, state: State, row: Operation | None, names: Mapping[str, str]
 ) -> None:
     """ArmRefusal (401, 403) or BrokerError unless the caller may do it; `row` is None for what there isn't."""
@@ -78,7 +78,7 @@ def require(
         return
     bearer = _bearer(request, services, header)
     if row is not None and services.access.roles is not None:
-        _require_role(request, services, state, row, names, bearer.identity)
+        await _require_role(request, services, state, row, names, bearer.identity)
     mark_known(request, f"identity {bearer.identity.client_id}")
 
 
@@ -126,7 +126,7 @@ def _is_for_arm(audience: str, own: str) -> bool:
         return False
 
 
-def _require_role(
+async def _require_role(
     request: web.Request,
     services: Services,
     state: State,
@@ -137,7 +137,7 @@ def _require_role(
     if row.path in _FOR_ALL:
         return
     action, held = action_of(row), set[Role]()
-    own = _services_of(services, state, names)
+    own = await _services_of(services, state, names)
     if own is not None:
         held |= own.roles.held(identity.principals, _entity_of(names))
     first = services.roles.held(identity.principals, "")
@@ -151,11 +151,11 @@ def _require_role(
         raise ArmRefusal(403, "AuthorizationFailed", text)
 
 
-def _services_of(services: Services, state: State, names: Mapping[str, str]) -> Services | None:
+async def _services_of(services: Services, state: State, names: Mapping[str, str]) -> Services | None:
     """Those of the namespace in a path; None if it names none that there is. BrokerError (server-busy)."""
     homes = Homes(services, state)
     placed = homes.find(names["namespace"]) if "namespace" in names else None
-    return None if placed is None else homes.services_of(placed)
+    return None if placed is None else await homes.services_of(placed)
 
 
 def _entity_of(names: Mapping[str, str]) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBu
 
 from emubus.broker.kept_keys import keys_after, written
 from emubus.broker.keys import Right, SharedKey
+from emubus.namespace import HostedNamespace
 from emubus.testing import Auth, EmubusServer, QueueDescription
 
 from .client import GROUP, NAMESPACE, NAMESPACES, ROOT, WAIT_S, Arm
@@ -44,6 +47,55 @@ def test_a_namespace_that_is_made_is_another_with_entities_of_its_own() -> None:
         assert arm("DELETE", NAMESPACE)[0] == 204
         arm.namespace()
         assert arm("GET", f"{NAMESPACE}/queues")[1]["value"] == []
+
+
+TEMPLATE = {
+    "$schema": "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#",
+    "contentVersion": "1.0.0.0",
+    "resources": [{"type": "Microsoft.ServiceBus/namespaces/queues", "apiVersion": "2021-11-01", "name": "mybus/q"}],
+}
+DEPLOYMENTS = f"{GROUP}/providers/Microsoft.Resources/deployments/d1"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", f"{NAMESPACE}/queues", None),
+        ("PUT", f"{NAMESPACE}/topics/t", {}),
+        ("POST", f"{NAMESPACE}/authorizationRules/RootManageSharedAccessKey/listKeys", {}),
+        ("PUT", DEPLOYMENTS, {"properties": {"mode": "Incremental", "template": TEMPLATE}}),
+        ("POST", f"{DEPLOYMENTS}/whatIf", {"properties": {"mode": "Incremental", "template": TEMPLATE}}),
+    ],
+    ids=["list", "put", "keys", "deployment", "what-if"],
+)
+def test_others_are_served_while_a_request_opens_a_namespace(
+    monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: object
+) -> None:
+    disk, open_files = threading.Event(), HostedNamespace.open_files
+
+    def late(namespace: HostedNamespace) -> None:
+        if namespace.name == "mybus":
+            assert disk.wait(WAIT_S)
+        open_files(namespace)
+
+    monkeypatch.setattr(HostedNamespace, "open_files", late)
+    with (
+        EmubusServer([QueueDescription("mine")]) as server,
+        Arm(server.http_port) as arm,
+        ThreadPoolExecutor() as beside,
+    ):
+        arm.namespace()
+        asked = beside.submit(arm, method, path, body)
+        try:
+            while not server.call(lambda: server.server.namespaces.are_opening):
+                pass
+            bus = ServiceBusClient.from_connection_string(server.connection_string)
+            with bus, bus.get_queue_sender("mine") as sender:
+                sender.send_messages(ServiceBusMessage("answered"))
+            assert not asked.done()
+        finally:
+            disk.set()
+        assert asked.result()[0] in (200, 201)
 
 
 def test_the_first_namespace_loses_its_entities_and_is_hidden_until_it_is_put_again() -> None:

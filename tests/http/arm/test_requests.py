@@ -282,7 +282,7 @@ def test_what_a_client_has_read_it_may_send_back(arm: Arm) -> None:
 def test_a_slash_in_a_name_is_a_tilde_in_paths(arm: Arm, server: EmubusServer) -> None:
     status, answer = arm("PUT", f"{NAMESPACE}/queues/a~b", {})
     assert (status, answer["name"]) == (200, "a~b")
-    broker = server.call(lambda: server.server.namespaces.services_of("mybus")).broker
+    broker = server.run(server.server.namespaces.open("mybus")).broker
     assert "a/b" in [each.path for each in broker.namespace.entities()]
     assert arm("GET", answer["id"])[1]["id"] == answer["id"]
     assert arm("PUT", f"{NAMESPACE}/topics/t%2Fu", {})[1]["name"] == "t~u"
