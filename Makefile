@@ -8,7 +8,7 @@ LONG := $(addprefix tests/,crash attack codec amqp broker commands http operatio
 	spark/acceptance sdk examples/test_languages.py emubus/test_damaged_folders.py emubus/test_config_schema.py)
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
-.PHONY: serve test test-heavy test-clients test-parts test-long long-tests real-disks kill-rounds simulation try-dist conformance prepare check bench fast dist moving-picture clean
+.PHONY: serve test test-heavy test-clients test-parts test-long long-tests real-disks kill-rounds simulation try-dist conformance prepare check bench fast dist moving-picture site clean
 serve: $(VENV)/served
 	$(BIN)/emubus serve $(ARGS)
 test: # installs beside the builds
@@ -42,6 +42,8 @@ check: $(VENV)/installed # with 64 MB for new objects, pyright collects less gar
 bench: $(VENV)/installed ; $(BIN)/python bench/run.py $(ARGS)
 dist: $(VENV)/installed ; PYTHON=$(BIN)/python release/dist $(ARGS) # wheels for machines without a compiler
 moving-picture: $(VENV)/installed ; $(BIN)/python -m docs.generate.moving_picture # of the README
+site: $(VENV)/site # the documents, with search
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 $(BIN)/python:
 	@$(PYTHON) tests/can_build.py
 	$(PYTHON) -m venv $(VENV) && $(BIN)/pip install --quiet --upgrade pip
@@ -49,6 +51,8 @@ $(VENV)/installed: pyproject.toml $(wildcard amqp/wire/*.c broker/message/*.c st
 	$(BIN)/pip install --quiet --no-compile --editable '.[dev]' && touch $@
 $(VENV)/served: pyproject.toml $(wildcard amqp/wire/*.c broker/message/*.c storage/journal/*.c) | $(BIN)/python # the product alone
 	$(BIN)/pip install --quiet --no-compile --editable . && touch $@
+$(VENV)/site: pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --no-compile --editable '.[site]' && touch $@
 $(VENV)/collected: $(VENV)/installed # compiles all tests once, before many processes do it at a time
 	$(BIN)/pytest --collect-only -qq > $@.new && mv $@.new $@
 clean:
