@@ -152,7 +152,10 @@ class Snapshots:
         task = asyncio.create_task(in_turn())
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        finally:
+            del task  # its error has this frame: a circle, with a part of the archive
 
     @property
     def _folder(self) -> Path:

@@ -20,7 +20,10 @@ async def send_one(broker: Broker, entity: Entity, data: bytes) -> int | None:
     """Send a message; its sequence number in the entity, None for a duplicate. BrokerError."""
     (sent,) = await send_each(broker, entity, [data])
     if isinstance(sent, BrokerError):
-        raise sent
+        try:
+            raise sent
+        finally:
+            del sent  # it has this frame, which would have it: a circle, with the message
     return sent
 
 

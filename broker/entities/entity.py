@@ -406,7 +406,7 @@ class Entity:
                 if requires_session and message.session_id is None:
                     raise service_errors.session_id_missing()
             except BrokerError as error:
-                done((position,), error)
+                done((position,), error.with_traceback(None))  # which has this frame, and `done` keeps the error
             else:
                 positions.append(position)
                 messages.append(message)
@@ -441,7 +441,7 @@ class Entity:
             if not keyed and self.needs_key:
                 raise service_errors.key_missing()
         except BrokerError as error:
-            done((0,), error)
+            done((0,), error.with_traceback(None))
             return
         left = None if keyed else len(self.partitions) - 1
         positions = range(len(messages))

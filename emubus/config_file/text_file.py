@@ -52,8 +52,7 @@ def text_of(data: bytes) -> Text:
     try:
         return Text(data[len(mark) :].decode(encoding))
     except UnicodeDecodeError as error:
-        failure = error
-    at = len(mark) + failure.start
+        at = len(mark) + error.start  # the error itself has all bytes, and this frame
     if encoding != "utf-8" or mark:
         raise NotTextError(f"begins as {encoding.upper()} text, and byte {at} is none: save it as UTF-8")
     try:

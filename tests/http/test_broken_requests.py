@@ -54,9 +54,14 @@ def server() -> Iterator[EmubusServer]:
         yield running
 
 
-def ask(server: EmubusServer, face: str, body: bytes, more: str = "", *, cut: bool = False) -> tuple[int, bytes]:
-    """Status and body of the answer; with `cut` the client leaves before its body has come."""
-    line, kind = FACES[face]
+def ask(
+    server: EmubusServer, face: str | tuple[str, str], body: bytes, more: str = "", *, cut: bool = False
+) -> tuple[int, bytes]:
+    """Status and body of the answer to a request of a face, or to a request line with a type of content.
+
+    With `cut` the client leaves before its body has come.
+    """
+    line, kind = FACES[face] if isinstance(face, str) else face
     where = f"127.0.0.1:{server.http_port}"
     length = len(body) + (100 if cut else 0)
     head = (

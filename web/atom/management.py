@@ -89,7 +89,7 @@ class Management:
         except BrokerError as error:
             refusal = refusal_of(error)
         except HttpRefusal as error:
-            refusal = error
+            refusal = error.with_traceback(None)  # which has this frame, which has the error: a circle
         except web.HTTPRequestEntityTooLarge:
             refusal = too_large()
         except web.HTTPException:

@@ -8,6 +8,7 @@ declare the same namespaces under many prefixes [http 2]. Does not know what the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from traceback import clear_frames
 from typing import Final
 from xml.etree.ElementTree import Element, ParseError, TreeBuilder
 
@@ -29,12 +30,15 @@ def bad(problem: str) -> HttpRefusal:
 
 def description_in(body: bytes) -> Element:
     """The description (QueueDescription, …) in the content of the Atom entry that a request brings."""
+    parser = DefusedXMLParser(target=_LimitedBuilder(), forbid_dtd=True)
     try:
-        parser = DefusedXMLParser(target=_LimitedBuilder(), forbid_dtd=True)
         parser.feed(body)
         entry: Element = parser.close()
     except (ParseError, DefusedXmlException, ValueError, LookupError) as error:
+        clear_frames(error.__traceback__)  # ElementTree's frame and its error keep each other, and the body with them
         raise bad(f"The body is not the XML of an Atom entry: {excerpt(str(error))}.") from None
+    finally:
+        vars(parser).clear()  # it and Expat's parser keep each other; only `close` of a whole document ends that
     content = child(entry, "content") if local_name(entry) == "entry" else None
     if content is None or not len(content):
         raise bad(f"The body is not an Atom entry with a description: it begins with '{excerpt(local_name(entry))}'.")

@@ -88,10 +88,13 @@ class Rest:
 
             sender.send([data], done, whole=is_batch)
             error = await stored
+            if error is not None:
+                try:
+                    raise error
+                finally:
+                    del error, stored  # it has this frame, which would have it: a circle, with all that was sent
         finally:
             sender.close()
-        if error is not None:
-            raise error
         return web.Response(status=201, headers={hdrs.CONTENT_TYPE: XML_TYPE})
 
     async def peek_lock(self, request: web.Request) -> web.StreamResponse:
@@ -162,7 +165,7 @@ class Rest:
             except BrokerError as error:
                 refusal = rest_refusal_of(error)
             except HttpRefusal as error:
-                refusal = error
+                refusal = error.with_traceback(None)  # which has this frame, which has the error: a circle
             except (web.HTTPException, *BROKEN):
                 raise
             except Exception:
