@@ -5,13 +5,13 @@ Knows the words for each kind of event, and why a message is in its partition. P
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from ..broker.api import EventKind
+from ..broker.aside import Aside
 from ..broker.errors import BrokerError
 from ..broker.message.message import Message
 from ..broker.model.descriptions import RuleDescription
@@ -71,6 +71,7 @@ def message_id_of(message: Message | None) -> str | None:
 
 async def trace(
     story: Story,
+    aside: Aside,
     *,
     path: str | None = None,
     sequence_number: int | None = None,
@@ -82,11 +83,11 @@ async def trace(
     """The last `count_max` events of the messages that are sought, in order; without a criterion of all messages. With
     `before` the last ones before that place.
 
-    The search takes its time on another thread.
+    The search takes its time aside: several threads would leave the loop a part of the interpreter only.
     """
     sought = Sought(path, sequence_number, message_id, session_id)
     entries = story.entries()
-    return await asyncio.to_thread(lambda: [trace_event(each) for each in search(entries, sought, count_max, before)])
+    return await aside.run(lambda: [trace_event(each) for each in search(entries, sought, count_max, before)])
 
 
 def trace_event(found: Found) -> TraceEvent:

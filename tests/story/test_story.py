@@ -20,7 +20,7 @@ from emubus.broker.model.descriptions import (
     SubscriptionDescription,
     TopicDescription,
 )
-from emubus.story.ring import Story
+from emubus.story.ring import Entry, Kept, Story
 from emubus.story.search import Sought, search
 from emubus.story.tracing import TraceEvent, trace_event
 
@@ -297,7 +297,31 @@ async def test_large_messages_are_kept_without_their_bodies(clock: Clock) -> Non
 async def test_nothing_is_kept_while_it_is_off(broker: Broker, story: Story) -> None:
     story.switch(is_on=False)
     await sent(broker, "q", "a")
-    assert story.entries() == []
+    assert list(story.entries()) == []
     story.switch(is_on=True)
     await sent(broker, "q", "b")
     assert kinds(story, message_id="b") == ["sent"]
+
+
+async def test_a_search_gets_the_events_of_one_instant_and_unpacks_what_it_looks_at(
+    broker: Broker, story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        await send(broker, "q", encoded(str(number)))
+    entries = story.entries()
+    await send(broker, "q", encoded("later"))
+    ids = [each.number for each in entries]
+    assert (len(ids), ids) == (5, sorted(set(ids)))
+    assert [each.number for each in reversed(entries)] == ids[::-1]
+    assert [each.number for each in entries[-2:]] == ids[-2:]
+    assert (entries[0].number, entries[-1].number) == (ids[0], ids[-1])
+    unpacked: list[int] = []
+    unpack = Entry.__init__
+
+    def counted(entry: Entry, number: int, kept: Kept) -> None:
+        unpacked.append(number)
+        unpack(entry, number, kept)
+
+    monkeypatch.setattr(Entry, "__init__", counted)
+    assert [each.entry.number for each in search(story.entries(), Sought(), 1)] == [ids[-1] + 1]
+    assert len(unpacked) <= 2

@@ -130,7 +130,7 @@ async def test_a_send_that_cannot_be_read_is_struck_without_an_event(wire: Wire,
     wire.attach_sender()
     wire.write(wire.transfer(b"\xff"))
     await wire.frames(DISPOSITION)
-    assert story.entries() == []
+    assert list(story.entries()) == []
 
 
 async def test_a_lost_settlement_is_in_the_story_of_its_message(
@@ -243,4 +243,4 @@ async def test_nothing_is_kept_of_strikes_while_the_story_is_off(wire: Wire, on:
     wire.attach_sender()
     wire.write(wire.transfer(encoded(id="a")))
     await wire.frames(DISPOSITION)
-    assert (on.counts["internal-error"], story.entries()) == (1, [])
+    assert (on.counts["internal-error"], len(story.entries())) == (1, 0)

@@ -92,6 +92,7 @@ async def show_story(call: ControlCall) -> object:
     count, page = query.one("count" if query["top"] is None else "top", int), query.optional("page", str)
     found = await trace(
         call.services.story,
+        call.aside,
         path=query.optional("entity", str),
         sequence_number=query.optional("sequence_number", int),
         message_id=query.optional("message_id", str),

@@ -6,9 +6,9 @@ why clients are refused.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from aiohttp import web
@@ -109,7 +109,7 @@ async def show(site: Site, request: web.Request) -> web.Response:
     refused = [_of_refusal(each) for each in site.broker.refusals.recent] if kind != ARRIVALS else []
     happened: list[Row] = []
     if kind != REFUSALS:
-        happened = await asyncio.to_thread(_of_story, story.entries()[-LOOKED_AT_MAX:], kind, sought.lower())
+        happened = await site.aside.run(partial(_of_story, story.entries()[-LOOKED_AT_MAX:], kind, sought.lower()))
     refused = [each for each in refused if each.has(sought.lower())]
     rows = sorted([*happened, *refused], key=lambda each: each.at, reverse=True)[:ROWS_MAX]
     is_stored = bool(sought) and asked.checked("stored")

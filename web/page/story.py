@@ -30,6 +30,7 @@ async def show(site: Site, request: web.Request) -> web.Response:
     path, message_id, session_id = query.optional("path"), query.optional("id"), query.optional("session")
     events = await trace(
         site.services.story,
+        site.aside,
         path=path,
         sequence_number=number,
         message_id=message_id,
