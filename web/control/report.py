@@ -210,7 +210,7 @@ async def _story(call: ControlCall, path: str, sub_queue: str, message: MessageJ
     name = f"number {number}" if message_id is None else f"'{message_id}'"
     where = path if sub_queue == "active" else f"{path}, {sub_queue}"
     story = call.services.story
-    events = await trace(story, path=path, sequence_number=number, count_max=EVENTS_MAX + 1)
+    events = await trace(story, call.aside, path=path, sequence_number=number, count_max=EVENTS_MAX + 1)
     earlier = ["  … earlier events"] if len(events) > EVENTS_MAX else []
     lines = [f"  {_line(each)}".replace("\n", "\n  ") for each in events[-EVENTS_MAX:]]
     if not events and not story.is_switched_on:

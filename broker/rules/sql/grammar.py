@@ -11,18 +11,18 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection, Mapping
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import FilterError
 from ..names import system_property, unknown_system_property
 from . import syntax
+from .remembering import remembered
 
 if TYPE_CHECKING:
     from lark import Lark, Token
     from lark.exceptions import UnexpectedInput
 
-_TEXTS_CACHED_MAX: Final = 1024
 _TOKEN_SHOWN_CHARS_MAX: Final = 40
 
 GRAMMAR: Final = r"""
@@ -91,14 +91,14 @@ PARAMETER: /@[^\W\d]\w*/
 """
 
 
-@lru_cache(_TEXTS_CACHED_MAX)
+@remembered
 def parse_filter(text: str) -> syntax.Predicate:
     """Parse a SQL filter. Raises FilterError."""
     predicate: syntax.Predicate = parse_text(partial(_parser, "filter"), "SQL filter", text)
     return predicate
 
 
-@lru_cache(_TEXTS_CACHED_MAX)
+@remembered
 def parse_action(text: str) -> tuple[syntax.Statement, ...]:
     """Parse a SQL action to one or more statements, in order. Raises FilterError."""
     statements: tuple[syntax.Statement, ...] = parse_text(partial(_parser, "action"), "SQL action", text)

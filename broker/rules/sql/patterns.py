@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Final
 
-_PATTERNS_CACHED_MAX: Final = 256
+from .remembering import remembered
+
 _REGEX_STEPS_MAX: Final = 1_000_000
 """Above this product of lengths a bit search replaces the regex, whose worst case is the product."""
 
@@ -103,7 +103,7 @@ def _test_of_text(pieces: list[_Piece]) -> Callable[[str], bool] | None:
     return None
 
 
-@lru_cache(_PATTERNS_CACHED_MAX)
+@remembered
 def like_pattern(pattern: str, escape: str | None) -> Pattern:
     """Compile a pattern. Raises ValueError for an escape that is not one character, or one at the end."""
     if escape is not None and len(escape) != 1:

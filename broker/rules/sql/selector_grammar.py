@@ -7,17 +7,16 @@ Does not know what names mean (`selector`).
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from ..errors import FilterError
 from . import syntax
 from .grammar import Builder, error_at, parse_text
+from .remembering import remembered
 
 if TYPE_CHECKING:
     from lark import Lark, Token
-
-_TEXTS_CACHED_MAX: Final = 1024
 
 GRAMMAR: Final = r"""
 selector: any_of
@@ -77,7 +76,7 @@ COMMENT.3: /--[^\r\n]*|\/\*(?:[^*]|\*(?!\/))*\*\//
 """
 
 
-@lru_cache(_TEXTS_CACHED_MAX)
+@remembered
 def parse_selector(text: str) -> syntax.Predicate:
     """Parse a selector. Raises FilterError."""
     predicate: syntax.Predicate = parse_text(_parser, "Selector", text)
