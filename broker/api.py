@@ -13,6 +13,7 @@ from .entities.transaction import TransactionRef
 from .outcomes import Abandon, Complete, DeadLetter, Defer, Outcome, Release
 from .partition.contract import (
     NO_CUT,
+    Claimed,
     Counted,
     Delivery,
     Event,
@@ -22,6 +23,7 @@ from .partition.contract import (
     Observer,
     PartitionRef,
     ReceiveMode,
+    Run,
     SharedLock,
 )
 from .partition.records import PARTITION_SHIFT, SEQUENCE_NUMBER_MAX, TABLES, Home
@@ -35,6 +37,7 @@ __all__ = [
     "SEQUENCE_NUMBER_MAX",
     "TABLES",
     "Abandon",
+    "Claimed",
     "Complete",
     "Counted",
     "DeadLetter",
@@ -55,6 +58,7 @@ __all__ = [
     "ReceiveMode",
     "Receiver",
     "Release",
+    "Run",
     "RunDone",
     "Sender",
     "SessionAccept",

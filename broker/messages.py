@@ -14,7 +14,7 @@ from .entities.namespace import Namespace
 from .errors import BrokerError, Condition
 from .message.message import Message
 from .outcomes import Outcome
-from .partition.contract import Delivery, Extent, ReceiveMode
+from .partition.contract import Claimed, Delivery, Extent, ReceiveMode, Run
 
 
 class Messages:
@@ -139,14 +139,23 @@ class Messages:
         return await entity.delete_by_number(parsed.sub_queue, some)
 
     async def claim(
-        self, address: str, partition_id: int, before: int, count: int, properties: Mapping[str, object]
-    ) -> list[int]:
-        """Defer up to `count` available messages of a partition below sequence number `before`; return their numbers.
+        self,
+        address: str,
+        partition_id: int,
+        before: int,
+        count: int,
+        properties: Mapping[str, object],
+        finished: Sequence[Run] = (),
+    ) -> Claimed:
+        """Defer up to `count` available messages of a partition below sequence number `before`.
 
-        `properties` are application properties to add. Raises BrokerError: not-allowed (an entity with sessions).
+        `properties` are application properties to add. Deletes the deferred messages of the runs `finished` in the same
+        commit. Raises BrokerError: not-allowed (an entity with sessions).
         """
         entity, parsed = self._namespace.find_receivable(address)
-        return await several_partitions.claim(entity, parsed.sub_queue, partition_id, before, count, properties)
+        return await several_partitions.claim(
+            entity, parsed.sub_queue, partition_id, before, count, properties, finished
+        )
 
 
 def parse_scheduled(namespace: Namespace, address: str, encoded: Sequence[bytes]) -> tuple[Entity, list[Message]]:

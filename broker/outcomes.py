@@ -31,13 +31,9 @@ class Abandon:
 
 @dataclass(frozen=True, slots=True)
 class Defer:
-    """The delivery count rises, the message stays (or is dead-lettered at the limit); receivers get it only by number.
-
-    A message that is claimed (emubus's own request) stays whatever its count is.
-    """
+    """The delivery count rises, the message stays (or is dead-lettered at the limit); receivers get it by number."""
 
     properties: Mapping[str, object] = field(default_factory=dict[str, object])
-    is_claim: bool = False
 
 
 @dataclass(frozen=True, slots=True)

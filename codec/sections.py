@@ -318,10 +318,12 @@ def encoded_entries(changes: Mapping[str, object], *, symbols: bool = False) -> 
 
 def map_with_encoded(data: bytes, start: int, stop: int, entries: Entries, removed: Collection[str] = ()) -> bytes:
     """The same as `map_with_entries`, with the changes from `encoded_entries`."""
+    count, pos = open_items(data, start + 3) if start < stop else (0, start)
+    if not removed and not count & 1 and not any(data.find(key, pos, stop) >= 0 for key in entries):  # the usual case
+        return map_from_items(count + 2 * len(entries), data[pos:stop] + b"".join(map(b"".join, entries.values())))
     missing = dict(entries)
     gone = {key.encode() for key in removed}
     pieces: list[bytes] = []
-    count, pos = open_items(data, start + 3) if start < stop else (0, start)
     kept_count = count
     for _ in range(count // 2):
         value_pos = skip(data, pos)

@@ -45,11 +45,11 @@ class Body:
             raise self._wrong(name, "a number")
         return int(value)
 
-    def count(self, name: str, default: int | None = None) -> int:
-        """A number from 1 on."""
+    def count(self, name: str, default: int | None = None, *, at_least: int = 1) -> int:
+        """A number from 1 on, or from another one."""
         value = self.integer(name, default)
-        if value < 1:
-            raise BrokerError(Condition.ARGUMENT_OUT_OF_RANGE, f"The field '{name}' must be at least 1.")
+        if value < at_least:
+            raise BrokerError(Condition.ARGUMENT_OUT_OF_RANGE, f"The field '{name}' must be at least {at_least}.")
         return value
 
     def integer_or_none(self, name: str) -> int | None:
@@ -107,6 +107,17 @@ class Body:
         if not all(isinstance(value, int) and not isinstance(value, bool) for value in values):
             raise self._wrong(name, "an array of numbers")
         return [int(value) for value in values if isinstance(value, int)]
+
+    def runs(self, name: str, count_max: int) -> list[tuple[int, int]]:
+        """Runs of numbers, at most `count_max` in all: an array of first number and count in turns; none if absent."""
+        if self._fields.get(name) is None:
+            return []
+        values = self.integers(name)
+        found = list(zip(values[::2], values[1::2], strict=False))
+        counts = values[1::2]
+        if len(values) % 2 or min(values) < 0 or min(counts) < 1 or sum(counts) > count_max:
+            raise self._wrong(name, f"an array of first numbers and counts, {count_max} numbers at most")
+        return found
 
     def messages(self, name: str) -> list[bytes]:
         """A list of maps that hold one encoded message each."""

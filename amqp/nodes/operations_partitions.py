@@ -6,9 +6,9 @@ Knows what each one's body holds and the exact types of what comes back. Does no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from ...broker.api import ReceiveMode
 from ...codec.encode import encode, encode_array
 from ...codec.types import Int
 from .operations import Body, Context, Result, encoded_fields, encoded_list
@@ -83,22 +83,37 @@ async def delete_messages(context: Context, body: Body) -> Result:
 
 
 async def claim_messages(context: Context, body: Body) -> Result:
-    """Defer available messages of one partition and give them properties; their numbers, also if there are none."""
-    numbers = await context.broker.messages.claim(
+    """Defer available messages of one partition and give them properties, and delete deferred ones that are finished.
+
+    Both in one commit, so that a reader's next batch costs one request for each partition. Numbers come and go as runs:
+    first number, count, first number, count, …. `has-more` says that another request may find more. Of the finished
+    messages those that are gone count as deleted, and those that are locked are named.
+    """
+    finished = body.runs("finished-runs", CLAIM_COUNT_MAX)
+    claimed = await context.broker.messages.claim(
         context.address,
         body.integer("partition-id"),
         body.integer("sequence-number-before", SEQUENCE_NUMBER_MAX),
-        min(body.count("message-count"), CLAIM_COUNT_MAX),
+        min(body.count("message-count", at_least=0), CLAIM_COUNT_MAX),
         body.property_changes("properties-to-modify"),
+        finished,
     )
-    return Result(body=encoded_fields({"sequence-numbers": encode_array(_LONG, numbers)}))
+    fields = {
+        "claimed-runs": encode_array(_LONG, _runs_of(claimed.numbers)),
+        "has-more": encode(claimed.more),
+        "locked-runs": encode_array(_LONG, _runs_of(claimed.kept)),
+    }
+    return Result(body=encoded_fields(fields))
 
 
-async def delete_deferred_messages(context: Context, body: Body) -> Result:
-    """Delete deferred messages by their numbers, all or none, without sending them; how many."""
-    numbers = body.integers("sequence-numbers")
-    mode = ReceiveMode.RECEIVE_AND_DELETE
-    deleted = await context.broker.messages.receive_by_sequence_number(
-        context.address, numbers, mode, body.session_id()
-    )
-    return Result(body=encoded_fields({"message-count": encode(Int(len(deleted)))}))
+def _runs_of(numbers: Sequence[int]) -> list[int]:
+    """Consecutive numbers as first number and count, in ascending order."""
+    found: list[int] = []
+    following = -1
+    for number in sorted(numbers):
+        if number == following:
+            found[-1] += 1
+        else:
+            found += number, 1
+        following = number + 1
+    return found

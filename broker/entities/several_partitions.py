@@ -15,9 +15,18 @@ from .. import service_errors
 from ..address import SubQueue
 from ..errors import BrokerError, Condition, UnknownOutcomeError
 from ..ids import partition_index_of_token
-from ..outcomes import Complete, Defer, Outcome, Release
-from ..partition.contract import Delivery, Received, ReceiveMode
-from ..partition.requests import CheckOperation, Commit, LockMessages, Receive, ReceiveDeferred, Renew, Reserve, Settle
+from ..outcomes import Complete, Outcome, Release
+from ..partition.contract import Claimed, Delivery, ReceiveMode, Run
+from ..partition.requests import (
+    CheckOperation,
+    ClaimMessages,
+    Commit,
+    LockMessages,
+    ReceiveDeferred,
+    Renew,
+    Reserve,
+    Settle,
+)
 from .entity import Entity, PartitionHandle, grouped
 
 T = TypeVar("T")
@@ -84,29 +93,24 @@ async def take_deferred(
 
 
 async def claim(
-    entity: Entity, sub_queue: SubQueue, partition_id: int, before: int, count: int, properties: Mapping[str, object]
-) -> list[int]:
-    """Defer up to `count` available messages of a partition below number `before`; return their numbers.
+    entity: Entity,
+    sub_queue: SubQueue,
+    partition_id: int,
+    before: int,
+    count: int,
+    properties: Mapping[str, object],
+    finished: Sequence[Run] = (),
+) -> Claimed:
+    """Defer up to `count` available messages of a partition below number `before`, and delete finished deferred ones.
 
-    They are locked first, as for a receiver, so their delivery counts rise. Raises BrokerError: not-allowed where
-    messages belong to sessions, argument-out-of-range without such a partition, server-busy while its store is out.
+    Their delivery counts rise as if they had been received. Raises BrokerError: not-allowed where messages belong to
+    sessions, argument-out-of-range without such a partition, server-busy while its store is out.
     """
     if entity.requires_session and sub_queue is SubQueue.ACTIVE:
         raise service_errors.session_receiver_required()
     handle = entity.partition(partition_id)
-    ask = partial(Receive, sub_queue, count, ReceiveMode.PEEK_LOCK)
-    received: Received[Delivery] = await handle.request(ask)
-    if received.error is not None:
-        raise received.error
-    _release(handle, sub_queue, [each for each in received.deliveries if each.sequence_number >= before])
-    mine = [delivery for delivery in received.deliveries if delivery.sequence_number < before]
-    if mine:
-        try:
-            await _end(handle, sub_queue, [delivery.token for delivery in mine], Defer(properties, is_claim=True))
-        except BrokerError:
-            _release(handle, sub_queue, mine)
-            raise
-    return [delivery.sequence_number for delivery in mine]
+    answer: Claimed = await handle.request(partial(ClaimMessages, sub_queue, count, before, properties, finished))
+    return answer
 
 
 async def lock(entity: Entity, sub_queue: SubQueue, numbers: Sequence[int]) -> list[Delivery]:

@@ -23,6 +23,7 @@ from .stored_form import (
     FORM_HEAD,
     FORM_HEAD_BYTES,
     PLAIN,
+    bare_at_of,
     decoded,
     locate_bare,
     named_values,
@@ -32,6 +33,7 @@ from .stored_form import (
 EncodedProperties = Entries
 
 _MAP32_HEAD: Final = Struct(">4sII")
+_size_at = Struct(">I").unpack_from
 _NO_DELIVERY_COUNT: Final = b"\x70\0\0\0\0"
 
 
@@ -80,13 +82,19 @@ def encoded_properties(changes: Mapping[str, object]) -> EncodedProperties:
 
 def with_encoded_properties(stored: bytes, entries: EncodedProperties) -> bytes:
     """The same as `with_application_properties`, with changes from `encoded_properties`."""
-    bare_at, at = locate_bare(stored)
-    bare = stored[bare_at:]
-    start, stop = at[APPLICATION_PROPERTIES], at[APPLICATION_PROPERTIES + 7]
-    if not stop:
-        start = stop = at[PROPERTIES + 7]
-    section = b"\x00\x53\x74" + map_with_encoded(bare, start, stop, entries)
-    return stored[:bare_at] + bare[:start] + section + bare[stop:]
+    start = _section_end(stored, bare_at_of(stored), b"\x00\x53\x73")
+    stop = _section_end(stored, start, b"\x00\x53\x74")
+    return stored[:start] + b"\x00\x53\x74" + map_with_encoded(stored, start, stop, entries) + stored[stop:]
+
+
+def _section_end(stored: bytes, at: int, head: bytes) -> int:
+    """The end of the list or map section with this head that may begin at `at`, which is its end if it is not there."""
+    if stored[at : at + 3] != head:
+        return at
+    width = stored[at + 3] >> 4
+    if width == 0x4:
+        return at + 4
+    return at + 5 + stored[at + 4] if width == 0xC else at + 8 + _size_at(stored, at + 4)[0]
 
 
 def application_properties(stored: bytes) -> dict[str, object]:

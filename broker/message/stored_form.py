@@ -80,12 +80,18 @@ def token_uuids(tokens: Sequence[bytes]) -> list[bytes]:
     return [uuid for (uuid,) in _uuids(swapped)]
 
 
-def locate_bare(stored: bytes) -> tuple[int, list[int]]:
-    """Return the start of the bare sections, and their positions relative to it (as from `sections.locate`)."""
+def bare_at_of(stored: bytes) -> int:
+    """Return the start of the bare sections, which are in order, each as an encoder usually writes it."""
     version, start_bytes, _, entries_bytes = FORM_HEAD.unpack_from(stored)
-    bare_at = FORM_HEAD_BYTES + start_bytes + entries_bytes
+    bare_at: int = FORM_HEAD_BYTES + start_bytes + entries_bytes
     if version != PLAIN:
         bare_at += DELIVERY_HEAD.size + DELIVERY_HEAD.unpack_from(stored, FORM_HEAD_BYTES)[1]
+    return bare_at
+
+
+def locate_bare(stored: bytes) -> tuple[int, list[int]]:
+    """Return the start of the bare sections, and their positions relative to it (as from `sections.locate`)."""
+    bare_at = bare_at_of(stored)
     try:
         at = locate(stored[bare_at:], mixed=True)
         if at is None:

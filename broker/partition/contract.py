@@ -83,6 +83,20 @@ class Received(Generic[T]):
     error: BrokerError | None = None
 
 
+Run = tuple[int, int]
+"""A sequence number, and how many consecutive ones begin with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The answer to a claim: the messages that are deferred now, in no order; whether there may be more of them; and
+    the finished ones that are locked, and so not deleted."""
+
+    numbers: Sequence[int]
+    more: bool = False
+    kept: Sequence[int] = ()
+
+
 class EventKind(StrEnum):
     """What happened to messages, or to a message session."""
 

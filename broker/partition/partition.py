@@ -14,6 +14,7 @@ memory only (docs/decisions/0009).
                CancelScheduled, ProcessDue         SCHEDULED -> ACTIVE or gone; ACTIVE -> DEAD_LETTER or gone
     receive    Receive, ReceiveFromSession,        locked where it is, or gone
                ReceiveDeferred, DeleteMessages
+               ClaimMessages                       ACTIVE -> DEFERRED, and of a dead-letter home; DEFERRED -> gone
     settle     Settle, ExpireLocks                 locked -> available again, DEFERRED, DEAD_LETTER or gone
     outbox     SendDeadLetters, Redirect,          DEAD_LETTER -> DEAD_LETTER_OUTBOX; an outbox -> gone, once its
                Undeliverable, DeleteForwarded      target has it, or back, or to a dead-letter home
@@ -78,6 +79,7 @@ from .requests import (
     AcceptSession,
     CancelScheduled,
     CheckOperation,
+    ClaimMessages,
     Commit,
     DeleteForwarded,
     DeleteMessages,
@@ -398,6 +400,7 @@ HANDLERS: Final[dict[type, Callable[[Partition], Handler]]] = {
     ReceiveFromSession: lambda partition: partition._receive.receive_from_session,
     ReceiveDeferred: lambda partition: partition._receive.receive_deferred,
     LockMessages: lambda partition: partition._receive.lock_by_numbers,
+    ClaimMessages: lambda partition: partition._receive.claim,
     Peek: lambda partition: partition._receive.peek,
     ListNumbers: lambda partition: partition._receive.list_numbers,
     GetExtent: lambda partition: partition._receive.get_extent,

@@ -20,15 +20,28 @@ from ..errors import BrokerError
 from ..identity import folded
 from ..ids import new_lock_tokens
 from ..lazy_dataclass import dataclass
+from ..message.bounds import changes_refusal
 from ..message.delivered import DeliveryEncoder
 from ..message.message import Message
-from ..message.stored import parse_stored
+from ..message.stored import encoded_properties, parse_stored
 from ..model.descriptions import SubscriptionDescription
-from .contract import NO_CUT, Counted, Delivery, EventKind, Extent, LockCut, Received, ReceiveMode, new_delivery
+from .contract import (
+    NO_CUT,
+    Claimed,
+    Counted,
+    Delivery,
+    EventKind,
+    Extent,
+    LockCut,
+    Received,
+    ReceiveMode,
+    new_delivery,
+)
 from .locks import HeldSession, LockGroup
 from .ready_queue import Reader, ReadyQueue, SessionQueue
-from .records import MESSAGES, Home, Record, expiries_of, message_key, value_of
+from .records import MESSAGES, Home, Record, expiries_of, message_key, tried, value_of
 from .requests import (
+    ClaimMessages,
     DeleteMessages,
     GetExtent,
     ListNumbers,
@@ -283,6 +296,63 @@ class ReceiveHandlers:
         if self._sessions is not None:
             self._sessions.update_heads(turn)
         turn.effects.append((request.reply, deleted))
+
+    def claim(self, request: ClaimMessages, turn: Turn) -> None:
+        """Delete finished messages, then defer available ones: what a receive with locks and a settlement would do."""
+        state, ready_queue = self._state, self._state.ready_queues[request.sub_queue]
+        error = changes_refusal(request.properties, state.ref.bounds)
+        if error is not None:
+            turn.effects.append((request.reply, error))
+            return
+        kept = self._delete_finished(request, ready_queue, turn)
+        take = partial(ready_queue.take, turn.view, average_bytes=state.average_bytes())
+        taken, expiries, is_hidden = self._take(take, request.count, turn, ready_queue)
+        beyond = [number for number, _ in taken if number >= request.before]
+        for number in beyond:
+            ready_queue.put_back(number)
+        more = ready_queue.has_more() and not is_hidden and not beyond
+        if beyond:
+            mine = [each for each in zip(taken, expiries, strict=True) if each[0][0] < request.before]
+            taken, expiries = [row for row, _ in mine], [at for _, at in mine]
+        if taken:
+            self._defer(taken, expiries, request, ready_queue, turn)
+        state.mark_used(turn.now)
+        turn.effects.append((request.reply, Claimed([number for number, _ in taken], more, kept)))
+
+    def _defer(
+        self, rows: Rows, expiries: Sequence[int], request: ClaimMessages, ready_queue: ReadyQueue, turn: Turn
+    ) -> None:
+        """Move available messages to the deferred ones; each has one delivery more, and stays whatever its count is."""
+        state, home, to = self._state, ready_queue.home, ready_queue.deferred_home
+        numbers, attempts = list(map(itemgetter(0), rows)), int(home is Home.ACTIVE)
+        entries = encoded_properties(request.properties)
+        state.remove(home, numbers, list(map(len, map(value_of, rows))), expiries, 0, turn)
+        state.rows.put(to, [(state.rows.key(to, number), tried(row, attempts, entries)) for number, row in rows], turn)
+        turn.counts.append((state.queue_id, Counted.DEFERRED, request.sub_queue, len(rows)))
+        if turn.events is not None:
+            texts = {name: str(value) for name, value in request.properties.items()}
+            turn.note(EventKind.DEFERRED, state.ref, numbers, properties=texts)
+
+    def _delete_finished(self, request: ClaimMessages, ready_queue: ReadyQueue, turn: Turn) -> tuple[int, ...]:
+        """Delete deferred messages, those that are there; the numbers of those that are locked."""
+        state, home = self._state, ready_queue.deferred_home
+        numbers: list[int] = []
+        sizes: list[int] = []
+        kept: list[int] = []
+        for first, count in request.finished:
+            start, stop = state.rows.key(home, first), state.rows.key(home, first + count)
+            for key, row in turn.view.scan(MESSAGES, start, stop, count):
+                number = int.from_bytes(key[-8:], "big")
+                if number in state.locks.by_number:
+                    kept.append(number)
+                else:
+                    numbers.append(number)
+                    sizes.append(len(row))
+        if numbers:
+            state.rows.remove(home, numbers, sizes, turn)
+            turn.count(state.queue_id, Counted.DELETED, len(numbers), request.sub_queue)
+            turn.note(EventKind.DELETED, state.ref, numbers)
+        return tuple(kept)
 
     def dead_lettered(self, number: int, view: Reader) -> DeadLettered | BrokerError:
         """The message `number` of the dead-letter queue, or the error if it is locked or missing."""

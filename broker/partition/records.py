@@ -26,6 +26,7 @@ from struct import Struct
 from typing import Final
 
 from ..identity import folded
+from ..message.stored import EncodedProperties, with_encoded_properties
 from ..message.stored_form import ROW_HEAD, ROW_HEAD_BYTES, is_of_scheduled
 
 MESSAGES = "messages"
@@ -266,6 +267,14 @@ def active_rows(queue_id: int, number: int, now: int, forms: Sequence[bytes]) ->
     head_start = pack_head(RECORD_VERSION, 0, 0, 0, now, 0, 0)[: -NUMBER.size]
     ends = map(NUMBER.pack, range(number, number + len(forms)))
     return [(key_start + end, head_start + end + form) for end, form in zip(ends, forms, strict=True)]
+
+
+def tried(row: bytes, attempts: int, entries: EncodedProperties) -> bytes:
+    """Return the row of a message after so many further deliveries, with application properties added or replaced."""
+    version, hops, path_bytes, delivery_count, *rest = unpack_head(row)
+    start = ROW_HEAD_BYTES + path_bytes
+    head = pack_head(version, hops, path_bytes, delivery_count + attempts, *rest)
+    return head + row[ROW_HEAD_BYTES:start] + with_encoded_properties(row[start:], entries)
 
 
 def expiries_of(rows: Sequence[tuple[int, bytes]]) -> list[int]:

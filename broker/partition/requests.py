@@ -18,7 +18,18 @@ from ..errors import BrokerError
 from ..lazy_dataclass import dataclass
 from ..message.message import Message
 from ..outcomes import Abandon, Outcome, Release
-from .contract import Delivery, Extent, PartitionRef, Received, ReceiveMode, Selection, SessionGrant, SharedLock
+from .contract import (
+    Claimed,
+    Delivery,
+    Extent,
+    PartitionRef,
+    Received,
+    ReceiveMode,
+    Run,
+    Selection,
+    SessionGrant,
+    SharedLock,
+)
 from .records import SEQUENCE_NUMBER_MAX, Record
 
 Done = Callable[[BrokerError | None], None]
@@ -153,6 +164,22 @@ class Receive(WithReceived):
     reply: Callable[[Received[Delivery]], None]
     selection: Selection | None = None
     by: str = ""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ClaimMessages(WithReply):
+    """Defer up to `count` available messages of `sub_queue` below number `before`, and give them `properties`.
+
+    In the same commit it deletes the deferred messages of the runs `finished`, but for those that are locked. `reply`
+    gets a `Claimed`. There are no locks in between, and no delivery is built.
+    """
+
+    sub_queue: SubQueue
+    count: int
+    before: int
+    properties: Mapping[str, object]
+    finished: Sequence[Run]
+    reply: Callable[[Claimed | BrokerError], None]
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -140,8 +140,8 @@ class SettleHandlers:
                 self._make_available(lock, row, turn)
             case Abandon(properties):
                 self.attempt_failed(lock, self._modified(row, properties), len(row), turn)
-            case Defer(properties, is_claim):
-                self._defer(lock, self._modified(row, properties), len(row), turn, is_claim=is_claim)
+            case Defer(properties):
+                self._defer(lock, self._modified(row, properties), len(row), turn)
             case DeadLetter():
                 state.dead_letter(home, lock.number, row, _changes(outcome), turn, lock.group.session)
 
@@ -229,14 +229,14 @@ class SettleHandlers:
         else:
             turn.effects.append((group.session_lock.announce, None))
 
-    def _defer(self, lock: Lock, record: Record, old_bytes: int, turn: Turn, *, is_claim: bool) -> None:
+    def _defer(self, lock: Lock, record: Record, old_bytes: int, turn: Turn) -> None:
         """Defer a message, or dead-letter it if this was its last delivery (Azure/azure-service-bus#375)."""
         state, group = self._state, lock.group
         home = group.ready_queue.deferred_home
         counted = group.home in MAIN_HOMES
         record.update(delivery_count=record.delivery_count + counted)
         row = record.pack()
-        if counted and not is_claim and record.delivery_count >= state.receivable.max_delivery_count:
+        if counted and record.delivery_count >= state.receivable.max_delivery_count:
             state.rows.replace(group.home, lock.number, row, old_bytes, turn)
             self._delivered_too_often(lock, row, turn)
             return

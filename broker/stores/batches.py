@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from ..outcomes import Complete
 from ..partition.contract import PartitionRef, ReceiveMode
 from ..partition.requests import (
+    ClaimMessages,
     Commit,
     Operation,
     ProcessDue,
@@ -159,6 +160,9 @@ def written_bytes_max(ref: PartitionRef, request: Request | Operation) -> tuple[
         size_bytes = REQUEST_BYTES * message_count + sum(map(size_bytes_of, request.messages))
     elif isinstance(request, Settle):
         size_bytes = REQUEST_BYTES * len(request.tokens)
+        return size_bytes, size_bytes
+    elif isinstance(request, ClaimMessages):
+        size_bytes = REQUEST_BYTES * max(1, request.count)
         return size_bytes, size_bytes
     elif isinstance(request, StoreForwarded):
         message_count = len(request.records)

@@ -23,6 +23,7 @@ from emubus.broker.partition.records import HOMES, MESSAGES, SCHEDULED_ELSEWHERE
 from emubus.broker.partition.requests import (
     AcceptSession,
     CancelScheduled,
+    ClaimMessages,
     Commit,
     DeleteForwarded,
     DeleteMessages,
@@ -202,6 +203,10 @@ def _deferred() -> Iterator[Observer]:
     observer = Observer().sent().end(Defer())
     observer.deferred(mode=DELETE)
     yield observer
+    claimed = Observer().sent()
+    claimed.ask(ClaimMessages, SubQueue.ACTIVE, 1, claimed.number() + 1, {}, ())
+    claimed.ask(ClaimMessages, SubQueue.ACTIVE, 0, 0, {}, [(claimed.number(), 1)])
+    yield claimed
 
 
 def _dead_letters() -> Iterator[Observer]:

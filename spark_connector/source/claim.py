@@ -6,12 +6,23 @@ has committed the batch. At its start the driver adopts marked messages that are
 deferring them and storing the offset. Refuses entities with message sessions, because a message deferred under
 the lock of a session can be received only under that lock.
 
-A `Claimer` lives in the driver process of a query, on one thread.
+    latest(start of batch 3)   batch 3 is logged, read and committed       latest(start of batch 4)
+      claims batch 3             ahead: deletes batch 2, claims batch 4      takes batch 4; ahead: deletes 3, claims 5
+
+A round (`claim_round.Round`) is a deletion and a claim together. If a batch was full, the next round begins at once, on
+a thread beside the batch (`Ahead`). What it claims is in no offset yet: an orphan, like what a crash leaves, and the
+next batch is made of orphans first. Until the round is over an offset names what it deletes, or a restart would take
+those messages for orphans and read them twice.
+
+For the next editor: a round changes all of a `Claimer` but what `report` reads, so every other call joins it first.
+
+A `Claimer` lives in the driver process of a query, on one thread, besides that of a round.
 """
 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any, Final
 
 from pyspark.sql.datasource import InputPartition
@@ -24,13 +35,28 @@ from .browse import pages
 from .claim_by_link import LinkClaims
 from .claim_by_request import claim_by_request
 from .claim_deletion import delete_all
+from .claim_round import Ahead, Round
 from .identity import is_other, other_generation, tell_loss
-from .offsets import VERSION, ClaimOffset, base_of, numbers_in, parse_claim_offset, partition_of, runs_of
-from .outage import LOOK_S, OutageWatch
+from .offsets import (
+    VERSION,
+    ClaimOffset,
+    Run,
+    base_of,
+    first_of,
+    numbers_in,
+    parse_claim_offset,
+    partition_of,
+    runs_of,
+    size_of,
+    together,
+    within,
+    without,
+)
+from .outage import LOOK_S, OutageWatch, listed
 from .pace import Pace
 from .plan import ClaimTask, split_runs
 from .positions import Extents, ExtentTracker
-from .retries import connected, management_node, with_retries
+from .retries import management_node, with_retries
 from .rows import CLAIM_PROPERTY, DEFERRED
 
 log = logging.getLogger("emubus.spark")
@@ -56,20 +82,22 @@ class Claimer:
         self._frozen_out: set[int] = set()  # partitions without a frozen end: they were out
         self._must_scan = True
         self._unscanned: frozenset[int] = frozenset()  # partitions that were out at the scan
-        self._orphans: list[int] = []
-        self._deleted_for: ClaimOffset | None = None
+        self._orphans: tuple[Run, ...] = ()  # claimed, and in no offset
+        self._ahead: Ahead | None = None
+        self._finished: tuple[Run, ...] = ()  # of committed batches, and not deleted yet
+        self._deleted: tuple[Run, ...] = ()  # those of them that the start still names
         self._delete_failures = 0
         self._delete_not_before_s = 0.0
         self._exact: bool | None = None
         self._generation: str | None = None
         self._offers_claims: bool | None = None  # None: not known yet
         self._start: ClaimOffset | None = None
-        self._left: list[int] = []  # finished messages that could not be deleted
 
     # ---- Spark's calls, in their order
 
     def freeze(self) -> None:
         """Claim no message that arrives later: the query will end."""
+        self._join()
         extents = self._look()
         self._frozen, self._frozen_out = dict(extents.following), set(extents.unavailable)
 
@@ -78,7 +106,7 @@ class Claimer:
         return ClaimOffset(self._options.entity, self._claim_id).to_json()
 
     def latest(self, start_json: Json | None, count_max: int | None, *, all_available: bool) -> Json:
-        """Delete finished messages, claim available ones; `start_json` itself if none came within `pollInterval`."""
+        """Claim messages, and delete finished ones; `start_json` itself if none came within `pollInterval`."""
         if start_json is None:
             raise ConnectorError(
                 Code.MODE_UNSUPPORTED,
@@ -104,26 +132,36 @@ class Claimer:
     # ---- the parts of `latest`, for a planner of several entities
 
     def look(self, start_json: Json) -> None:
-        """Delete what is finished; what other consumers leave is not known."""
+        """Take note of what is finished; what other consumers leave is not known."""
+        self._join()
         self._start = start = parse_claim_offset(start_json, self._options.entity, self._claim_id)
         self._generation = self._generation or start.generation
         if start.generation is not None:
             self._extents.expect_reports()
-        self._left = self._delete_finished(start)
+        # Numbers of an earlier entity are those of other messages now.
+        named = () if is_other(start.generation, self._generation) else together(start.deletable, start.claimed)
+        self._deleted = within(self._deleted, named)
+        self._finished = without(named, self._deleted)
 
     def take(self, count_max: int | None) -> tuple[Json, int] | None:
-        """Claim up to so many messages: the next offset, and how many there are; None if there are none."""
-        start = self._start
-        assert start is not None
-        claimed = self._gather(start, count_max)
+        """Claim up to so many messages: the next offset, and how many there are; None if there are none.
+
+        If there were so many, the next ones are claimed while Spark works on these.
+        """
+        claimed = self._gather(count_max)
         if not claimed and self._must_scan:  # a claim that broke off may have deferred some
-            claimed = self._gather(start, count_max)
-        return (self._offset(start, claimed), len(claimed)) if claimed else None
+            claimed = self._gather(count_max)
+        if not claimed:
+            return None
+        offset, count = self._offset(claimed), size_of(claimed)
+        if count == count_max:
+            round_ = Round(self._finished, max(0, count - size_of(self._orphans)))
+            self._ahead = Ahead(partial(self._run_ahead, round_))
+        return offset, count
 
     def unmoved(self) -> Json:
         """The offset without new claims: the batch of the last one is committed."""
-        assert self._start is not None
-        return self._offset(self._start, [])
+        return self._offset(())
 
     def rest(self) -> None:
         if self._frozen is not None:
@@ -138,9 +176,9 @@ class Claimer:
     def request_count(self) -> int:
         return ROUND_REQUESTS
 
-    def _offset(self, start: ClaimOffset, claimed: list[int]) -> Json:
-        left = [] if is_other(start.generation, self._generation) else self._left  # else gone with their entity
-        return ClaimOffset(start.entity, self._claim_id, runs_of(claimed), runs_of(left), self._generation).to_json()
+    def _offset(self, claimed: tuple[Run, ...]) -> Json:
+        assert self._start is not None
+        return ClaimOffset(self._start.entity, self._claim_id, claimed, self._finished, self._generation).to_json()
 
     # ---- the rest of Spark's calls
 
@@ -153,6 +191,8 @@ class Claimer:
         """The tasks of a batch, possibly one that an earlier run of the query has begun."""
         options = self._options
         end = parse_claim_offset(end_json, options.entity, self._claim_id)
+        if self._exact is None or self._outage.out:
+            self._join()
         if self._exact is None:
             self._look()
         self._outage.wait_for({partition_of(first) for first, _ in end.claimed}, self._look)
@@ -163,7 +203,15 @@ class Claimer:
         """Nothing: the next `latest` gets it as its start."""
 
     def stop(self) -> None:
-        """Nothing to stop."""
+        """Wait shortly for a round, so that it leaves no messages locked."""
+        if self._ahead is not None:
+            self._ahead.stop()
+
+    def _join(self) -> None:
+        """Wait for the round beside the batch. Raises as it."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.join()
 
     def _look(self) -> Extents:
         options = self._options
@@ -189,82 +237,42 @@ class Claimer:
         if changed:
             text = other_generation(self._options.entity, self._generation, extents.generation)
             tell_loss(text, fails=self._options.fail_on_data_loss)
-            self._must_scan, self._orphans = True, []
+            self._must_scan, self._orphans = True, ()
+            self._lose_finished()
             self._frozen = None if self._frozen is None else dict(extents.following)
         self._generation = extents.generation or self._generation
         return changed
 
-    # ---- deletion
+    # ---- rounds
 
-    def _delete_finished(self, start: ClaimOffset) -> list[int]:
-        """Delete the messages of committed batches; returns the numbers that could not be deleted."""
-        if start == self._deleted_for:
-            return []
-        left = sorted(numbers_in((*start.deletable, *start.claimed)))
-        if monotonic_s() < self._delete_not_before_s:
-            return left
-        options = self._options
-        failure: ConnectorError | None = None
-        try:
-            with connected(options.connection) as connection:
-                left, failure = delete_all(connection, options.entity, left, start.generation)
-        except ConnectorError as error:
-            failure = error
-        if failure is not None and failure.code is Code.DATA_LOSS:
-            log.warning("%s: %d finished messages are gone with their entity: %s", options.entity, len(left), failure)
-            left, failure = [], None
-        if failure is not None:
-            if options.settle_failure == "fail":
-                raise failure
-            log.warning("%s: %d finished messages are deleted later: %s", options.entity, len(left), failure)
-        if left:
-            self._delete_not_before_s = monotonic_s() + backoff_s(self._delete_failures)
-            self._delete_failures += 1
-        else:
-            self._delete_failures = 0
-            self._deleted_for = start
-        return left
-
-    # ---- claiming
-
-    def _gather(self, start: ClaimOffset, wanted: int | None) -> list[int]:
-        """Up to `wanted` numbers for the next batch: of earlier claims that are in no offset, and newly claimed."""
+    def _gather(self, wanted: int | None) -> tuple[Run, ...]:
+        """Up to `wanted` messages for the next batch: of earlier claims that are in no offset, and newly claimed."""
+        start = self._start
+        assert start is not None
         if self._must_scan or self._unscanned - self._outage.out:
-            named = {*numbers_in(start.claimed), *numbers_in(start.deletable), *self._orphans}
-            found = [number for number in self._scan() if number not in named]
-            self._orphans += found
+            found = without(runs_of(self._scan()), together(start.claimed, start.deletable, self._orphans))
+            self._orphans = together(self._orphans, found)
             self._must_scan = False
             if found:
-                log.info("%s: %d messages of earlier claims are adopted", start.entity, len(found))
-        claimed, self._orphans = self._orphans[:wanted], self._orphans[wanted:] if wanted is not None else []
-        if wanted is None or len(claimed) < wanted:
-            before = self._generation
-            more = self._claim(None if wanted is None else wanted - len(claimed))
-            claimed = more if is_other(before, self._generation) else claimed + more
-        return claimed
+                log.info("%s: %d messages of earlier claims are adopted", start.entity, size_of(found))
+        claimed = first_of(self._orphans, wanted, len(self._orphans))
+        self._orphans = without(self._orphans, claimed)
+        missing = None if wanted is None else wanted - size_of(claimed)
+        if missing == 0:
+            return claimed
+        before = self._generation
+        more = self._run(Round(self._finished, missing))
+        return more if is_other(before, self._generation) else together(claimed, more)
 
-    def _claim(self, count_max: int | None) -> list[int]:
-        """Receive and defer; returns the claimed sequence numbers."""
+    def _run_ahead(self, round_: Round) -> None:
+        claimed = self._run(round_)
+        self._orphans = together(self._orphans, claimed)
+
+    def _run(self, round_: Round) -> tuple[Run, ...]:
+        """Delete and claim; returns what is claimed. ConnectorError if nothing is, because of a failure."""
         options = self._options
-        claimed: list[int] = []
-
-        def work(connection: Any) -> None:
-            try:
-                if self._exact and self._claim_by_request(connection, claimed, count_max):
-                    return
-                with LinkClaims(connection, options.entity, self._claim_id) as claims:
-                    # The link is attached: as long as it works, it is a link to the entity that answers here.
-                    if self._exact and self._notice(self._look_on(connection)):
-                        claimed.clear()
-                    claims.run(claimed, count_max, options.poll_interval_s, self._frozen)
-            except ConnectorError as error:
-                self._must_scan = True  # it is not known which messages of the last part were deferred
-                if error.condition == LOCK_LOST:  # the message comes again
-                    raise ConnectorError(error.code, error.text, condition=LOCK_LOST, retriable=True) from None
-                raise
-
         try:
-            with_retries(options.connection, f"claiming messages of {options.entity}", work)
+            with_retries(options.connection, f"claiming messages of {options.entity}", partial(self._try, round_))
         except ConnectorError as error:
             if error.code is Code.SESSION_REQUIRED:
                 raise ConnectorError(
@@ -272,22 +280,81 @@ class Claimer:
                     f"{options.entity}: mode=claim can't be used on an entity with message sessions: use "
                     "mode=browse or mode=drain",
                 ) from None
-            if not claimed or error.code is Code.DATA_LOSS:
+            if not round_.claimed or error.code is Code.DATA_LOSS:
                 raise
-            log.warning("%s: claiming stopped after %d messages: %s", options.entity, len(claimed), error)
-        return claimed
+            count = size_of(round_.claimed)
+            log.warning("%s: claiming stopped after %d messages: %s", options.entity, count, error)
+        finally:
+            self._deleted, self._finished = together(self._deleted, round_.deleted), round_.finished
+        self._tell_left(round_)
+        return round_.claimed
 
-    def _claim_by_request(self, connection: Any, claimed: list[int], count_max: int | None) -> bool:
-        """Claim without a link; False if the service has no request for that."""
+    def _try(self, round_: Round, connection: Any) -> None:
+        options = self._options
+        try:
+            if self._exact and self._by_request(connection, round_):
+                return
+            self._delete(connection, round_)
+            if round_.is_full:
+                return
+            with LinkClaims(connection, options.entity, self._claim_id) as claims:
+                # The link is attached: as long as it works, it is a link to the entity that answers here.
+                if self._exact and self._notice(self._look_on(connection)):
+                    round_.begin_again()
+                claims.run(round_, options.poll_interval_s, self._frozen)
+        except ConnectorError as error:
+            self._must_scan = True  # it is not known which messages of the last part were deferred
+            if error.condition == LOCK_LOST:  # the message comes again
+                raise ConnectorError(error.code, error.text, condition=LOCK_LOST, retriable=True) from None
+            raise
+
+    def _by_request(self, connection: Any, round_: Round) -> bool:
+        """Do a round without a link; False if the service has no request for that."""
         if self._offers_claims is False:
             return False
         extents = self._look_on(connection)
         if self._notice(extents):
-            claimed.clear()
+            round_.begin_again()
         filled = [each for each, end in sorted(extents.following.items()) if extents.first.get(each, end) < end]
         node = management_node(connection, self._options.entity, extents.generation)
-        self._offers_claims = claim_by_request(node, filled, self._claim_id, claimed, count_max, self._frozen)
+        self._offers_claims = claim_by_request(
+            node, round_, self._claim_id, filled, sorted(extents.following), self._frozen
+        )
+        if self._offers_claims and (out := {partition_of(first) for first, _ in round_.finished} & extents.unavailable):
+            what = f"{self._options.entity}: partitions {listed(out)} can't be reached"
+            round_.failure = ConnectorError(Code.UNAVAILABLE, what, retriable=True)
         return self._offers_claims
+
+    def _delete(self, connection: Any, round_: Round) -> None:
+        """Delete finished messages by receiving them; after a failure not at once again."""
+        if not round_.finished or monotonic_s() < self._delete_not_before_s:
+            return
+        entity, numbers = self._options.entity, [*numbers_in(round_.finished)]
+        left, round_.failure = delete_all(connection, entity, numbers, self._generation)
+        round_.delete(without(round_.finished, runs_of(left)))
+
+    def _tell_left(self, round_: Round) -> None:
+        """Log why finished messages are still there. Raises that with settleFailure=fail."""
+        if not round_.finished:
+            self._delete_failures = 0
+        failure = round_.failure
+        if failure is None:
+            return
+        if failure.code is Code.DATA_LOSS:
+            self._lose_finished()
+            return
+        if self._options.settle_failure == "fail":
+            raise failure
+        count = size_of(round_.finished)
+        log.warning("%s: %d finished messages are deleted later: %s", self._options.entity, count, failure)
+        self._delete_not_before_s = monotonic_s() + backoff_s(self._delete_failures)
+        self._delete_failures += 1
+
+    def _lose_finished(self) -> None:
+        if self._finished:
+            count = size_of(self._finished)
+            log.warning("%s: %d finished messages are gone with their entity", self._options.entity, count)
+        self._deleted = self._finished = ()
 
     def _scan(self) -> list[int]:
         """The deferred messages that carry this query's mark, of all partitions or of those not scanned yet.

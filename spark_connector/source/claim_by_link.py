@@ -13,7 +13,8 @@ from typing import Any, Final
 from ..codec import head
 from ..errors import ConnectorError
 from ..wire.receiver import Modified
-from .offsets import base_of, partition_of
+from .claim_round import Round
+from .offsets import base_of, partition_of, runs_of
 from .rows import CLAIM_PROPERTY
 
 log = logging.getLogger("emubus.spark")
@@ -43,27 +44,27 @@ class LinkClaims:
                 self._receiver.settle(self._beyond, "released")
             self._receiver.close()
 
-    def run(self, claimed: list[int], count_max: int | None, wait_s: float, frozen: Mapping[int, int] | None) -> None:
-        """Append claimed numbers to `claimed`, up to `count_max`, until no message arrives for `wait_s`.
+    def run(self, round_: Round, wait_s: float, frozen: Mapping[int, int] | None) -> None:
+        """Claim as many messages as the round has to, until none arrives for `wait_s`.
 
         With `frozen`, messages from these numbers on are given back.
         """
         receiver = self._receiver
-        while count_max is None or len(claimed) < count_max:
-            count = RECEIVE_COUNT if count_max is None else min(RECEIVE_COUNT, count_max - len(claimed))
+        while not round_.is_full:
+            missing = round_.missing
+            count = RECEIVE_COUNT if missing is None else min(RECEIVE_COUNT, missing)
             received = receiver.receive(count, wait_s)
             if len(received) < count:
                 received += receiver.drain()
             mine = [each for each in received if _may_take(each, frozen)]
             self._beyond += [each for each in received if not _may_take(each, frozen)]
             if len(mine) == count:  # the next ones come while these are deferred
-                left = None if count_max is None else count_max - len(claimed) - count
-                receiver.ask(RECEIVE_COUNT if left is None else min(RECEIVE_COUNT, left))
-            self._take(mine, claimed)
+                receiver.ask(RECEIVE_COUNT if missing is None else min(RECEIVE_COUNT, missing - count))
+            self._take(mine, round_)
             if len(mine) < count:
                 break
 
-    def _take(self, received: Sequence[Any], claimed: list[int]) -> None:
+    def _take(self, received: Sequence[Any], round_: Round) -> None:
         """Defer messages: those of a partition by one request, or each by its outcome if the service refuses that."""
         numbers = [head(each.data).sequence_number for each in received]
         groups: dict[int, list[Any]] = {}
@@ -92,7 +93,7 @@ class LinkClaims:
                 count = len(refused)
                 log.warning("up to %d messages could not be claimed; they come again when their locks end", count)
                 raise
-        claimed += numbers
+        round_.claim(runs_of(numbers))
 
 
 def _may_take(received: Any, frozen: Mapping[int, int] | None) -> bool:

@@ -1,4 +1,4 @@
-"""Deleting claimed messages whose batch is committed.
+"""Deleting claimed messages whose batch is committed, as every service offers it: by receiving them.
 
 Knows what a service answers if some of them are gone: deleted before a restart, expired, taken by another consumer.
 Does not know which messages are finished.
@@ -18,9 +18,8 @@ from .plan import stretches
 from .retries import management_node
 from .rows import DEFERRED
 
-DELETE_COUNT: Final = 1_000
-ANSWER_COUNT: Final = 200
-"""Messages of one request, and of one that is answered with them: so many of the usual size fit into an answer."""
+DELETE_COUNT: Final = 200
+"""Messages of one request, which is answered with them: so many of the usual size fit into an answer."""
 
 PEEK_COUNT: Final = 500
 NOT_FOUND: Final = "com.microsoft:message-not-found"
@@ -49,9 +48,7 @@ def delete_all(
 def _delete(management: Any, numbers: Sequence[int]) -> None:
     """Delete deferred messages; those that are gone already are left out, and too large an answer is halved."""
     try:
-        if not management.delete_deferred(numbers):
-            for at in range(0, len(numbers), ANSWER_COUNT):
-                management.receive_by_sequence_number(numbers[at : at + ANSWER_COUNT], delete=True)
+        management.receive_by_sequence_number(numbers, delete=True)
         return
     except ConnectorError as error:
         too_large = error.code is Code.MESSAGE_TOO_LARGE and len(numbers) > 1

@@ -123,7 +123,10 @@ def grouped(tasks: Sequence[RangeTask], size_max: int | None) -> list[RangeTask 
 
 
 def split_runs(runs: Sequence[Run], count_min: int | None, size_max: int | None) -> list[tuple[Run, ...]]:
-    """Runs distributed over tasks as in `split`: in order, none empty."""
+    """Runs distributed over tasks as in `split`: in order, none empty.
+
+    Where a partition ends, so does a task that has GROUP_NUMBERS_MAX numbers: partitions are read beside each other.
+    """
     total = sum(count for _, count in runs)
     size = max(
         1, min(total if size_max is None else size_max, total if count_min is None else max(1, total // count_min))
@@ -132,6 +135,10 @@ def split_runs(runs: Sequence[Run], count_min: int | None, size_max: int | None)
     group: list[Run] = []
     room = size
     for first, count in runs:
+        is_next = bool(group) and partition_of(first) != partition_of(group[-1][0])
+        if is_next and size - room >= GROUP_NUMBERS_MAX:
+            groups.append(tuple(group))
+            group, room = [], size
         while count:
             taken = min(count, room)
             group.append((first, taken))

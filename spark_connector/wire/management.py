@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 from uuid import UUID
 
@@ -41,7 +42,6 @@ LIST_NUMBERS: Final = "emubus:list-sequence-numbers"
 DELETE_BEFORE: Final = "emubus:delete-messages-before"
 DELETE_BY_NUMBER: Final = "emubus:delete-messages"
 CLAIM: Final = "emubus:claim-messages"
-DELETE_DEFERRED: Final = "emubus:delete-deferred-messages"
 BATCH_DELETE: Final = "com.microsoft:batch-delete-messages"
 RECEIVE: Final = "com.microsoft:receive-by-sequence-number"
 UPDATE_DISPOSITION: Final = "com.microsoft:update-disposition"
@@ -65,6 +65,15 @@ class PartitionRange:
     def is_whole(self) -> bool:
         """Whether there is a message with each number in between."""
         return self.message_count == self.next_sequence_number - self.first_sequence_number
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimAnswer:
+    """Runs (first number, count) of the messages that are deferred now, and of finished ones that are locked."""
+
+    claimed: tuple[tuple[int, int], ...]
+    has_more: bool
+    locked: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,38 +293,38 @@ class Management:
 
     # ---- claims, of emubus only
 
-    def begin_claim(self, partition_id: int, before: int, count: int, properties: Mapping[str, object]) -> Pending:
-        """Send a request to defer up to `count` available messages of a partition below a number; does not wait."""
+    def begin_claim(
+        self,
+        partition_id: int,
+        before: int,
+        count: int,
+        properties: Mapping[str, object],
+        finished: Sequence[tuple[int, int]] = (),
+    ) -> Pending:
+        """Send a request to defer up to `count` available messages of a partition below a number; does not wait.
+
+        It also deletes the deferred messages of the runs `finished` (first number, count).
+        """
         assert not self._standard_only  # asked for only after `partitions` has answered
-        body = {
+        body: dict[str, object] = {
             "partition-id": Int(partition_id),
             "sequence-number-before": before,
             "message-count": Int(count),
             "properties-to-modify": dict(properties),
         }
+        if finished:
+            body["finished-runs"] = longs(chain.from_iterable(finished))
         self._authorize(self.entity)
         return self._requests.begin(CLAIM, body, self._properties)
 
-    def end_claim(self, pending: Pending) -> list[int] | None:
-        """Wait for the answer to `begin_claim`: the numbers of the deferred messages; None if it is not offered."""
+    def end_claim(self, pending: Pending) -> ClaimAnswer | None:
+        """Wait for the answer to `begin_claim`; None if it is not offered."""
         data = self._requests.end(pending)
         response = _response(data, read_head(data))
         if _is_unknown(response):
             return None
-        return [int(each) for each in self._required(response).body["sequence-numbers"]]
-
-    def delete_deferred(self, numbers: Iterable[int]) -> bool:
-        """Delete deferred messages, all or none; False if it is not offered.
-
-        ConnectorError(REFUSED) with the condition `com.microsoft:message-not-found` if one of them is missing.
-        """
-        if self._standard_only:
-            return False
-        response = self.request(DELETE_DEFERRED, {"sequence-numbers": longs(numbers)})
-        if _is_unknown(response):
-            return False
-        self._required(response)
-        return True
+        body = self._required(response).body
+        return ClaimAnswer(_pairs(body["claimed-runs"]), bool(body["has-more"]), _pairs(body["locked-runs"]))
 
     # ---- any operation
 
@@ -354,3 +363,8 @@ def _is_unknown(response: Response) -> bool:
 def _response(data: bytes, head: Head) -> Response:
     status, condition, description = _status(head)
     return Response(status, condition, description, read_body(data, head))
+
+
+def _pairs(flat: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Runs that came as first number and count in turns."""
+    return tuple(zip(flat[::2], flat[1::2], strict=True))

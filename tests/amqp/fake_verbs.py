@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from emubus.broker.api import Delivery, Extent, Outcome, ReceiveMode, RunDone, SharedLock, TransactionRef
+from emubus.broker.api import Claimed, Delivery, Extent, Outcome, ReceiveMode, Run, RunDone, SharedLock, TransactionRef
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import RuleDescription
 from emubus.broker.service_errors import already_exists, not_found, scheduled_not_found, session_lock_lost
@@ -303,7 +303,13 @@ class FakeVerbs:
         return min(len(numbers), self.deletable)
 
     async def claim(
-        self, address: str, partition_id: int, before: int, count: int, properties: Mapping[str, object]
-    ) -> list[int]:
-        self.calls.append(("claim", address, partition_id, before, count, dict(properties)))
-        return [3, 5]
+        self,
+        address: str,
+        partition_id: int,
+        before: int,
+        count: int,
+        properties: Mapping[str, object],
+        finished: Sequence[Run] = (),
+    ) -> Claimed:
+        self.calls.append(("claim", address, partition_id, before, count, dict(properties), [*finished]))
+        return Claimed([5, 3, 4, 9], more=True, kept=[1])

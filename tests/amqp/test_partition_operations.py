@@ -81,15 +81,27 @@ async def test_on_request_no_operation_is_known_that_the_service_does_not_have(n
     assert answer.status in (200, 204)
 
 
-async def test_a_claim_tells_the_numbers_of_what_it_deferred(ask: Asker) -> None:
+async def test_a_claim_tells_the_numbers_of_what_it_deferred_as_runs(ask: Asker) -> None:
     body = {"partition-id": Int(2), "message-count": Int(5_000), "properties-to-modify": {"mark": "mine"}}
     answer = await ask("emubus:claim-messages", body)
-    assert (answer.status, list(answer.body["sequence-numbers"].values)) == (200, [3, 5])
-    await ask("emubus:claim-messages", body | {"sequence-number-before": Long(9)})
+    assert (answer.status, answer.body["has-more"]) == (200, True)
+    assert list(answer.body["claimed-runs"].values) == [3, 3, 9, 1]
+    assert list(answer.body["locked-runs"].values) == [1, 1]
+    more = {"sequence-number-before": Long(9), "message-count": Int(0), "finished-runs": Array(0x81, (1, 2, 8, 1))}
+    await ask("emubus:claim-messages", body | more)
     assert ask.wire.broker.calls == [
-        ("claim", "q", 2, (1 << 63) - 1, 2_000, {"mark": "mine"}),
-        ("claim", "q", 2, 9, 2_000, {"mark": "mine"}),
+        ("claim", "q", 2, (1 << 63) - 1, 2_000, {"mark": "mine"}, []),
+        ("claim", "q", 2, 9, 0, {"mark": "mine"}, [(1, 2), (8, 1)]),
     ]
+
+
+@pytest.mark.parametrize("runs", [(1,), (1, 0), (-1, 2), (1, 2_001), (1, 1_000, 5_000, 1_001)])
+async def test_a_claim_names_what_is_wrong_with_the_finished_runs(ask: Asker, runs: tuple[int, ...]) -> None:
+    body = {"partition-id": Int(2), "message-count": Int(1), "finished-runs": Array(0x81, runs)}
+    answer = await ask("emubus:claim-messages", body)
+    assert (answer.status, answer.condition) == (400, "com.microsoft:argument-error")
+    assert "'finished-runs' of the request must be an array of first numbers and counts" in answer.description
+    assert ask.wire.broker.calls == []
 
 
 async def test_a_peek_may_be_of_one_partition(ask: Asker) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emubus.broker.api import DeadLetter, Defer, Extent, Outage, OutageKind, ReceiveMode
+from emubus.broker.api import Claimed, DeadLetter, Defer, Extent, Outage, OutageKind, ReceiveMode
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription, TopicDescription
@@ -128,8 +128,8 @@ async def test_available_messages_of_a_partition_are_claimed_and_no_others() -> 
         await send(broker, "q", encoded(str(number)))
     receiver = Receiver(broker, "q")
     held = await receiver.receive(1)
-    assert await broker.messages.claim("q", 0, 4, 10, {"mark": "mine"}) == [2, 3]
-    assert await broker.messages.claim("q", 0, 4, 10, {}) == []
+    assert await broker.messages.claim("q", 0, 4, 10, {"mark": "mine"}) == Claimed([2, 3])
+    assert await broker.messages.claim("q", 0, 4, 10, {}) == Claimed([])
     shown = await broker.messages.peek("q", 0, 10, 1 << 20, partition_id=0, deferred_only=True)
     assert [read(payload).annotations["x-opt-sequence-number"] for payload in shown] == [2, 3]
     taken = await broker.messages.receive_by_sequence_number("q", [2, 3], ReceiveMode.RECEIVE_AND_DELETE)
@@ -142,7 +142,7 @@ async def test_available_messages_of_a_partition_are_claimed_and_no_others() -> 
 async def test_a_claim_keeps_a_message_at_its_last_delivery() -> None:
     broker = open_broker(QueueDescription("q", max_delivery_count=1))
     await send(broker, "q", encoded("a"))
-    assert await broker.messages.claim("q", 0, 1 << 62, 1, {}) == [1]
+    assert await broker.messages.claim("q", 0, 1 << 62, 1, {}) == Claimed([1])
     (claimed,) = await broker.messages.receive_by_sequence_number("q", [1], ReceiveMode.PEEK_LOCK)
     await broker.messages.settle("q", [claimed.token], Defer())
     (dead,) = await broker.messages.peek("q/$DeadLetterQueue", 0, 10, 1 << 20)
@@ -153,10 +153,43 @@ async def test_a_claim_is_limited_and_refused_where_messages_belong_to_sessions(
     broker = open_broker(QueueDescription("q"), QueueDescription("s", requires_session=True))
     for number in range(3):
         await send(broker, "q", encoded(str(number)))
-    assert await broker.messages.claim("q", 0, 1 << 62, 2, {}) == [1, 2]
+    assert await broker.messages.claim("q", 0, 1 << 62, 2, {}) == Claimed([1, 2], more=True)
     with pytest.raises(BrokerError) as refused:
         await broker.messages.claim("s", 0, 1 << 62, 2, {})
     assert refused.value.condition is Condition.NOT_ALLOWED
+
+
+async def test_a_claim_deletes_what_is_finished_but_what_is_locked() -> None:
+    broker = open_broker(QueueDescription("q"))
+    for number in range(7):
+        await send(broker, "q", encoded(str(number)))
+    assert await broker.messages.claim("q", 0, 1 << 62, 5, {}) == Claimed([1, 2, 3, 4, 5], more=True)
+    await broker.messages.receive_by_sequence_number("q", [3], ReceiveMode.PEEK_LOCK)
+    finished = [(1, 1), (3, 2), (6, 1), (9, 4)]  # 6 is active, and nothing has the others
+    assert await broker.messages.claim("q", 0, 1 << 62, 1, {}, finished) == Claimed([6], more=True, kept=(3,))
+    shown = await broker.messages.peek("q", 0, 10, 1 << 20)
+    assert [read(payload).annotations["x-opt-sequence-number"] for payload in shown] == [2, 3, 5, 6, 7]
+    assert await broker.messages.claim("q", 0, 1 << 62, 0, {}, [(2, 1), (5, 1)]) == Claimed([], more=True)
+    assert await broker.messages.extents("q") == [Extent(0, 3, 8, 3)]
+
+
+async def test_a_claim_leaves_messages_of_the_time_to_come_and_drops_those_of_the_past() -> None:
+    clock = Clock(start_at=1_800_000_000_000, frozen=True)
+    broker = open_broker(QueueDescription("q", default_ttl_ms=1_000), clock=clock)
+    for number in range(2):
+        await send(broker, "q", encoded(str(number)))
+    assert await broker.messages.claim("q", 0, 1 << 62, 1, {}) == Claimed([1], more=True)
+    clock.advance(2_000)
+    assert await broker.messages.claim("q", 0, 1 << 62, 5, {}) == Claimed([])
+    assert await broker.messages.extents("q") == [Extent(0, 1, 3, 1)]  # what is deferred does not expire
+
+
+async def test_a_claim_with_too_large_properties_is_refused_as_a_settlement_is() -> None:
+    broker = open_broker(QueueDescription("q"))
+    await send(broker, "q", encoded("a"))
+    with pytest.raises(BrokerError, match="application property"):
+        await broker.messages.claim("q", 0, 1 << 62, 1, {"mark": "x" * 70_000})
+    assert bodies(await Receiver(broker, "q").receive(1)) == ["a"]
 
 
 async def test_a_partition_that_is_not_there_is_out_of_range() -> None:

@@ -178,7 +178,6 @@ NODE_RIGHTS = {
         "emubus:delete-messages-before",
         "emubus:delete-messages",
         "emubus:claim-messages",
-        "emubus:delete-deferred-messages",
     },
 }
 

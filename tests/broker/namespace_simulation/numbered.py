@@ -123,14 +123,13 @@ class Numbered:
             if isinstance(answer.error, UnknownOutcomeError):
                 run.model.claim_late(command.of)
             return
-        self._check_claimed(command, [before[number] for number in answer.result if number in before])
-        if command.below is not None and not run.model.calm:
-            run.model.take_late(command.of)  # a failing store may not release what was locked behind the limit
-        if len(answer.result) > command.count or any(not each < limit for each in answer.result):
-            run.report("claim", f"{command} claims {answer.result}")
+        claimed = answer.result.numbers
+        self._check_claimed(command, [before[number] for number in claimed if number in before])
+        if len(claimed) > command.count or any(not each < limit for each in claimed):
+            run.report("claim", f"{command} claims {claimed}")
         wanted = sorted(number for number in available if number is not None and number < limit)
-        if run.model.calm and command.below is None and len(answer.result) < min(command.count, len(wanted)):
-            run.report("everything available", f"{command} claims {answer.result} of {wanted}")
+        if run.model.calm and command.below is None and len(claimed) < min(command.count, len(wanted)):
+            run.report("everything available", f"{command} claims {claimed} of {wanted}")
 
     def _check_claimed(self, command: c.Claim, rows: list[Row]) -> None:
         run = self._run

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,9 +20,11 @@ from emubus.codec.types import Int, Symbol, Timestamp
 from emubus.spark_connector.conditions import wire_error
 from emubus.spark_connector.errors import Code, ConnectorError
 from emubus.spark_connector.options import SourceOptions, source_options
-from emubus.spark_connector.source import retries
+from emubus.spark_connector.source import claim, retries
 from emubus.spark_connector.source.offsets import base_of, partition_of
 from emubus.spark_connector.wire.values import described
+
+from .kit import KilledError
 
 CONNECTION_STRING = "Endpoint=sb://contoso.servicebus.windows.net;SharedAccessKeyName=n;SharedAccessKey=azE="
 START_MS = 1_900_000_000_000
@@ -73,6 +75,8 @@ class Azure:
         """So many peeks are refused because the service is busy."""
         self.failures: list[ConnectorError] = []
         """Raised by the next calls, one each."""
+        self.calls_left: int | None = None
+        """After so many calls the process that makes them is dead: each further one is a `KilledError`."""
         self._next = {partition: base_of(partition) + 1 for partition in partitions or (0,)}
         self._turn = 0
 
@@ -106,6 +110,11 @@ class Azure:
         gone = set(numbers)
         self.messages = [each for each in self.messages if each.number not in gone]
 
+    def end_locks(self) -> None:
+        """Time passes."""
+        for each in self.messages:
+            each.is_locked = False
+
     @property
     def numbers(self) -> list[int]:
         """What is there."""
@@ -114,6 +123,10 @@ class Azure:
     def count(self, call: str) -> None:
         """Note a call, and fail it if it is to fail."""
         self.calls[call] = self.calls.get(call, 0) + 1
+        if self.calls_left is not None:
+            if not self.calls_left:
+                raise KilledError(call)
+            self.calls_left -= 1
         if self.failures:
             raise self.failures.pop(0)
 
@@ -214,10 +227,6 @@ class Management:
         self._service.remove(numbers)
         return []
 
-    def delete_deferred(self, _: Sequence[int]) -> bool:
-        """Not known."""
-        return False
-
     def begin_disposition(self, *_: object, **__: object) -> None:
         """Refused at the end: outcomes of links are taken."""
 
@@ -292,9 +301,38 @@ def options_for(*, streaming: bool = True, **raw: object) -> SourceOptions:
     return source_options(given | {name: str(value) for name, value in raw.items()}, streaming=streaming)
 
 
+class AtOnce:
+    """Stands in for `claim_round.Ahead`: the work is done when the batch begins."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._error: Exception | None = None
+        try:
+            work()
+        except Exception as error:
+            self._error = error
+
+    def join(self) -> None:
+        """It is done."""
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """It is done."""
+
+
+class AtTheEnd:
+    """Stands in for `claim_round.Ahead`: the work is done when the batch is over."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self.join = work
+
+    def stop(self) -> None:
+        """The process ends first."""
+
+
 @contextlib.contextmanager
-def serving(service: Azure) -> Iterator[Azure]:
-    """The source asks `service`, whatever its options say."""
+def serving(service: Azure, ahead: type[AtOnce | AtTheEnd] = AtTheEnd) -> Iterator[Azure]:
+    """The source asks `service`, whatever its options say; a claim runs beside a batch at one of its ends."""
 
     @contextlib.contextmanager
     def pooled(*_: object) -> Iterator[Connection]:
@@ -302,4 +340,5 @@ def serving(service: Azure) -> Iterator[Azure]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(retries, "pooled", pooled)
+        patch.setattr(claim, "Ahead", ahead)
         yield service

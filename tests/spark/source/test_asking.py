@@ -199,9 +199,11 @@ def delete_second(server: EmubusServer, queue: str, partition: int) -> None:
     connection_options = options_of(server, queue).connection
     with pooled(connection_options.endpoint, connection_options.credential) as connection:
         management = connection.management(queue)
-        numbers = management.end_claim(management.begin_claim(partition, (partition << 48) + 3, 2, {}))
-        assert numbers is not None
-        assert management.delete_deferred(numbers[1:])
+        first = partition << 48 | 1
+        claimed = management.end_claim(management.begin_claim(partition, first + 2, 2, {}))
+        assert claimed is not None
+        assert claimed.claimed == ((first, 2),)
+        assert management.end_claim(management.begin_claim(partition, first, 0, {}, [(first + 1, 1)])) is not None
 
 
 def watch_requests(patch: pytest.MonkeyPatch) -> list[str]:

@@ -19,7 +19,7 @@ from emubus.spark_connector.wire import management as wire
 from emubus.testing import EmubusServer
 
 from ..conftest import MakeQueue
-from .azure import Azure, Management, Receiver, options_for, serving
+from .azure import AtOnce, AtTheEnd, Azure, Management, Receiver, options_for, serving
 from .kit import NUMBERS, STATES, KilledError, Spark, json_again, options_of, plain, rows_of, send, send_texts, stored
 
 PROPERTIES = StructType([StructField("applicationProperties", MapType(StringType(), StringType()))])
@@ -35,12 +35,13 @@ def start_of(query: Spark) -> tuple[StreamReader, dict[str, Any]]:
     return reader, json_again(reader.initialOffset())
 
 
+@pytest.mark.parametrize("ahead", [AtOnce, AtTheEnd], ids=["claims at once", "claims at the end"])
 @pytest.mark.parametrize("partitions", [None, PARTITIONS], ids=["unpartitioned", "partitioned"])
-@pytest.mark.parametrize("steps", range(0, 44, 2))
+@pytest.mark.parametrize("steps", range(0, 44, 4))
 def test_every_message_is_in_one_batch_wherever_the_query_is_killed(
-    partitions: tuple[int, ...] | None, steps: int
+    partitions: tuple[int, ...] | None, steps: int, ahead: type[AtOnce | AtTheEnd]
 ) -> None:
-    with serving(Azure(partitions)) as service:
+    with serving(Azure(partitions), ahead) as service:
         service.send(*range(60))
         sent = service.numbers
         query = Spark(options_for(mode="claim", claimId="c", maxMessagesPerTrigger=13), steps_left=steps)
@@ -57,6 +58,30 @@ def test_every_message_is_in_one_batch_wherever_the_query_is_killed(
         assert all(len(rows) <= 13 for rows in query.sink.values())
 
 
+@pytest.mark.parametrize("ahead", [AtOnce, AtTheEnd], ids=["claims at once", "claims at the end"])
+@pytest.mark.parametrize("calls", range(1, 80, 8))
+def test_every_message_is_in_one_batch_whichever_call_of_the_service_is_the_last(
+    calls: int, ahead: type[AtOnce | AtTheEnd]
+) -> None:
+    with serving(Azure(PARTITIONS), ahead) as service:
+        service.send(*range(60))
+        sent = service.numbers
+        query = Spark(options_for(mode="claim", claimId="c", maxMessagesPerTrigger=13))
+        while True:
+            service.calls_left = calls
+            try:
+                query.run()
+                break
+            except KilledError:
+                committed = [row for batch in range(query.commits) for row in query.sink[batch]]
+                assert set(sent) - set(committed) <= set(service.numbers)
+                service.end_locks()
+                calls += 7
+        assert sorted(query.rows) == sent
+        assert service.numbers == []
+        assert all(len(rows) <= 13 for rows in query.sink.values())
+
+
 def test_a_claim_is_deferred_before_it_is_reported_and_deleted_when_its_batch_is_done() -> None:
     with serving(Azure()) as service:
         service.send(*range(5))
@@ -64,13 +89,69 @@ def test_a_claim_is_deferred_before_it_is_reported_and_deleted_when_its_batch_is
         reader, start = start_of(query)
         end = json_again(reader.latestOffset(start, ReadMaxRows(3)))
         assert end == {"v": 1, "e": "q", "claim": "c", "runs": [[1, 3]]}
-        assert [(each.number, each.state) for each in service.messages] == [(1, 1), (2, 1), (3, 1), (4, 0), (5, 0)]
+        assert states_of(service) == {1: 1, 2: 1, 3: 1, 4: 0, 5: 0}
         assert rows_of(reader, reader.partitions(start, end)) == [1, 2, 3]
         later = json_again(reader.latestOffset(end, ReadMaxRows(3)))
         assert later["runs"] == [[4, 2]]
         assert service.numbers == [4, 5]
         assert reader.latestOffset(later, ReadMaxRows(3)) is later
         assert service.numbers == []
+
+
+def test_the_batch_after_a_full_one_is_claimed_beside_it_and_what_it_deletes_is_in_its_offset() -> None:
+    with serving(Azure(), AtOnce) as service:
+        service.send(*range(8))
+        reader, start = start_of(Spark(options_for(mode="claim", claimId="c")))
+        first = json_again(reader.latestOffset(start, ReadMaxRows(3)))
+        assert states_of(service) == {1: 1, 2: 1, 3: 1, 4: 1, 5: 1, 6: 1, 7: 0, 8: 0}
+        calls = service.calls["receive"]
+        second = json_again(reader.latestOffset(first, ReadMaxRows(3)))
+        assert (second["runs"], second["delete"]) == ([[4, 3]], [[1, 3]])
+        assert service.calls["receive"] == calls + 1  # of the batch after it
+        assert states_of(service) == dict.fromkeys(range(4, 9), 1)
+        third = json_again(reader.latestOffset(second, ReadMaxRows(3)))
+        assert (third["runs"], third.get("delete")) == ([[7, 2]], None)
+        assert service.numbers == [7, 8]
+
+
+def test_a_batch_that_was_claimed_beside_another_is_adopted_by_the_next_process() -> None:
+    with serving(Azure(), AtOnce) as service:
+        service.send(*range(8))
+        query = Spark(options_for(mode="claim", claimId="c"))
+        reader, start = start_of(query)
+        first = json_again(reader.latestOffset(start, ReadMaxRows(3)))
+        restarted, _ = start_of(query)
+        assert rows_of(restarted, restarted.partitions(start, first)) == [1, 2, 3]
+        second = json_again(restarted.latestOffset(first, ReadMaxRows(3)))
+        assert (second["runs"], second["delete"]) == ([[4, 3]], [[1, 3]])
+
+
+def test_a_failure_beside_a_batch_ends_the_query_with_the_next_and_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settle = Receiver.settle
+
+    def break_off(self: Receiver, received: Any, outcome: Any) -> None:
+        settle(self, received[:2], outcome)
+        raise ConnectorError(Code.REFUSED, "q: a lock was lost")
+
+    with serving(Azure()) as service:
+        service.send(*range(8))
+        query = Spark(options_for(mode="claim", claimId="c"))
+        reader, start = start_of(query)
+        first = json_again(reader.latestOffset(start, ReadMaxRows(3)))
+        with monkeypatch.context() as patch:
+            patch.setattr(Receiver, "settle", break_off)
+            with pytest.raises(ConnectorError, match="a lock was lost"):
+                reader.latestOffset(first, ReadMaxRows(3))
+        service.end_locks()
+        restarted, _ = start_of(query)
+        second = json_again(restarted.latestOffset(first, ReadMaxRows(3)))
+        assert (second["runs"], service.numbers) == ([[4, 3]], [4, 5, 6, 7, 8])
+
+
+def states_of(service: Azure) -> dict[int, int]:
+    return {each.number: each.state for each in service.messages}
 
 
 def test_what_could_not_be_deleted_is_in_the_next_offset_and_never_read_again(
@@ -123,8 +204,7 @@ def test_a_claim_that_broke_off_is_adopted_by_the_next(monkeypatch: pytest.Monke
                 reader.latestOffset(start, ReadAllAvailable())
         end = json_again(reader.latestOffset(start, ReadAllAvailable()))
         assert end["runs"] == [[1, 2]]
-        for each in service.messages:
-            each.is_locked = False
+        service.end_locks()
         assert json_again(reader.latestOffset(end, ReadAllAvailable()))["runs"] == [[3, 2]]
 
 
@@ -218,9 +298,9 @@ def test_the_messages_of_a_partition_are_claimed_by_one_request_of_emubus(
     send_texts(server, queue, 170)
     begin, sizes = wire.Management.begin_claim, list[int]()
 
-    def counted(self: wire.Management, partition_id: int, before: int, count: int, properties: Any) -> Any:
+    def counted(self: wire.Management, partition_id: int, before: int, count: int, *rest: Any) -> Any:
         sizes.append(count)
-        return begin(self, partition_id, before, count, properties)
+        return begin(self, partition_id, before, count, *rest)
 
     monkeypatch.setattr(wire.Management, "begin_claim", counted)
     query = claiming(server, queue, maxMessagesPerTrigger=100)
@@ -239,30 +319,62 @@ def test_a_batch_is_full_if_few_partitions_have_the_rest(server: EmubusServer, m
     assert [len(rows) for rows in query.sink.values()] == [30, 20]
 
 
-def test_what_was_deleted_before_a_restart_is_not_asked_for_one_by_one(
+def test_one_request_deletes_a_batch_of_a_partition_and_claims_the_next(
     server: EmubusServer, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send_texts(server, queue, 40)
-    query = claiming(server, queue)
-    query.run()
-    asked = list[int]()
-    delete = wire.Management.delete_deferred
+    query = claiming(server, queue, maxMessagesPerTrigger=15)
+    asked = list[tuple[int, Sequence[Any]]]()
+    begin = wire.Management.begin_claim
 
-    def counted(self: wire.Management, numbers: Any) -> bool:
-        asked.append(len(numbers))
-        return delete(self, numbers)
+    def counted(
+        self: wire.Management, partition_id: int, before: int, count: int, mark: Any, finished: Any = ()
+    ) -> Any:
+        asked.append((count, finished))
+        return begin(self, partition_id, before, count, mark, finished)
 
-    monkeypatch.setattr(wire.Management, "delete_deferred", counted)
+    monkeypatch.setattr(wire.Management, "begin_claim", counted)
     query.run()
-    assert asked == [40]
-    assert len(query.rows) == 40
+    assert [len(rows) for rows in query.sink.values()] == [15, 15, 10]
+    assert asked == [(15, ()), (15, ()), (15, ((1, 15),)), (5, ((16, 15),)), (15, ((31, 10),))]
+    query.run()
+    assert asked[5:] == [(0, ((31, 10),))]  # they may not have been deleted before the restart
+    assert (len(query.rows), stored(server, queue)) == (40, 0)
+
+
+@pytest.mark.parametrize("answers", range(2, 40, 10))
+def test_every_message_of_emubus_is_in_one_batch_whichever_answer_is_the_last(
+    server: EmubusServer, make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch, answers: int
+) -> None:
+    queue = make_queue(enable_partitioning=True)
+    send_texts(server, queue, 90)
+    left = [answers]
+    end = wire.Management.end_claim
+
+    def killed(self: wire.Management, pending: Any) -> Any:
+        if not left[0]:
+            raise KilledError("an answer")
+        left[0] -= 1
+        return end(self, pending)
+
+    monkeypatch.setattr(wire.Management, "end_claim", killed)
+    query = claiming(server, queue, maxMessagesPerTrigger=25)
+    while True:
+        try:
+            query.run()
+            break
+        except KilledError:
+            answers += 16
+            left[0] = answers
+    assert len(query.rows) == len(set(query.rows)) == 90
+    assert stored(server, queue) == 0
+    assert all(len(rows) <= 25 for rows in query.sink.values())
 
 
 def test_without_requests_of_emubus_the_messages_of_a_partition_are_deferred_by_one_request(
     server: EmubusServer, make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("CLAIM", "DELETE_DEFERRED"):
-        monkeypatch.setattr(wire, name, "com.example:unknown")
+    monkeypatch.setattr(wire, "CLAIM", "com.example:unknown")
     queue = make_queue(enable_partitioning=True)
     send_texts(server, queue, 160)
     begin, sizes = wire.Management.begin_disposition, list[int]()
