@@ -15,11 +15,12 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import Any, Final
 
 from pyspark.errors import StreamingQueryException
@@ -138,7 +139,9 @@ class Side:
     def _time(
         self, key: tuple[int, str, str], rows: int, action: Callable[[DataFrame], None], frame: DataFrame
     ) -> None:
-        broker_s, spark_s, started_s = self._broker.used().process_ns / 1e9, self._spark_cpu_s(), time.perf_counter()
+        brokers = [self._broker.pid]
+        broker_s, spark_s = self._broker.used().process_ns / 1e9, processor_s(brokers)
+        started_s = time.perf_counter()
         try:
             action(frame)
         except StreamingQueryException as error:  # Spark gives its processes ten seconds to start
@@ -148,7 +151,7 @@ class Side:
             return
         seconds = time.perf_counter() - started_s
         broker_us = (self._broker.used().process_ns / 1e9 - broker_s) * 1e6 / rows
-        spark_us = (self._spark_cpu_s() - spark_s) * 1e6 / rows
+        spark_us = (processor_s(brokers) - spark_s) * 1e6 / rows
         self.runs.append(Measured(*key, rows / seconds, broker_us=broker_us, spark_us=spark_us))
 
     # ---- frames
@@ -228,32 +231,32 @@ class Side:
         settled = spent[len(spent) // 4 :]  # the first ones start processes
         return [each["latestOffset"] for each in settled], [each["triggerExecution"] for each in settled]
 
-    # ---- Spark's processes
-
-    def _spark_cpu_s(self) -> float:
-        """Processor time so far of all that Spark runs, what has ended included."""
-        return sum(used_s for _, used_s in self._spark())
-
     def _peaks_mib(self) -> list[float]:
         """The most memory that each of Spark's Python processes has had."""
         peaks: list[float] = []
-        for pid, _ in self._spark():
+        for pid, _ in spark_processes([self._broker.pid]):
             folder = Path("/proc") / str(pid)
             if (found := PEAK.search(_text(folder / "status"))) and "python" in _text(folder / "comm"):
                 peaks.append(int(found[1]) / 1024)
         return peaks
 
-    def _spark(self) -> Iterator[tuple[int, float]]:
-        """Descendants of this process without the broker (the JVM and Python's workers), and their processor time."""
-        fields = {int(stat.parent.name): _text(stat).rpartition(")")[2].split() for stat in PROC.glob("[0-9]*/stat")}
-        parents = {pid: int(each[1]) for pid, each in fields.items() if each}  # others have ended
-        own = os.getpid()
-        for pid in parents:
-            at = pid
-            while at in parents and at not in (own, self._broker.pid):
-                at = parents[at]
-            if at == own and pid != own:
-                yield pid, sum(map(int, fields[pid][11:15])) / os.sysconf("SC_CLK_TCK")
+
+def processor_s(brokers: Collection[int]) -> float:
+    """Processor time so far of all that Spark runs, what has ended included."""
+    return sum(used_s for _, used_s in spark_processes(brokers))
+
+
+def spark_processes(brokers: Collection[int]) -> Iterator[tuple[int, float]]:
+    """Descendants of this process without brokers (the JVM and Python's workers), and their processor time."""
+    fields = {int(stat.parent.name): _text(stat).rpartition(")")[2].split() for stat in PROC.glob("[0-9]*/stat")}
+    parents = {pid: int(each[1]) for pid, each in fields.items() if each}  # others have ended
+    own = os.getpid()
+    for pid in parents:
+        at = pid
+        while at in parents and at != own and at not in brokers:
+            at = parents[at]
+        if at == own and pid != own:
+            yield pid, sum(map(int, fields[pid][11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 TURNS: Final[Mapping[str, Callable[..., None]]] = {
@@ -276,8 +279,8 @@ def _drop(frame: DataFrame) -> None:
 
 
 @contextmanager
-def session(folder: Path) -> Iterator[SparkSession]:
-    """Spark on the same cores as everything else."""
+def session(folder: Path, more: Mapping[str, str] = MappingProxyType({})) -> Iterator[SparkSession]:
+    """Spark on the same cores as everything else, with `more` settings."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(f"local[{CORES}]").appName("bench")
     settings: dict[str, Any] = {
@@ -291,7 +294,7 @@ def session(folder: Path) -> Iterator[SparkSession]:
         "spark.sql.shuffle.partitions": CORES,
         "spark.python.unix.domain.socket.enabled": "true",  # over TCP a micro-batch waits 40 ms
     }
-    for key, value in settings.items():
+    for key, value in {**settings, **more}.items():
         builder = builder.config(key, str(value))
     spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

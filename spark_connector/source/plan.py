@@ -16,9 +16,14 @@ from pyspark.sql.datasource import InputPartition
 from ..options import SourceOptions
 from .offsets import Run, partition_of
 
-GROUP_NUMBERS_MAX: Final = 1_000
+GROUP_NUMBERS_MAX: Final = 10_000
 GROUP_PARTS_MAX: Final = 64
-"""A task has at most so many numbers and spans: starting a task takes as long as reading a thousand messages."""
+"""A task of small spans has at most so many numbers and spans.
+
+A task costs Spark and its Python 19 ms of processor time, as much as reading 2 000 messages: a stream of 50 000 in a
+batch took 5.6 us a row more from 16 partitions than from one. Fewer tasks leave cores of a large cluster idle for some
+hundredths of a second; `minPartitions` asks for more of them.
+"""
 
 RUN_GAP_MAX: Final = 64  # a gap up to this size is read too: its messages cost less than another request
 

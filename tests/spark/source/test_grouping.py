@@ -20,7 +20,7 @@ def task(partition: int, count: int) -> RangeTask:
     return RangeTask("q", base_of(partition) + 1, base_of(partition) + 1 + count, partition)
 
 
-@given(st.lists(st.integers(1, 1_500), max_size=40), st.one_of(st.none(), st.integers(1, 3_000)))
+@given(st.lists(st.integers(1, 15_000), max_size=40), st.one_of(st.none(), st.integers(1, 30_000)))
 def test_groups_hold_all_tasks_in_order_and_keep_to_their_limits(counts: list[int], size_max: int | None) -> None:
     tasks = [task(partition, count) for partition, count in enumerate(counts)]
     groups = grouped(tasks, size_max)
