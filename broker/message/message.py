@@ -260,13 +260,14 @@ class Message:
     def without_annotations(cls, data: bytes, *, reads_header: bool) -> Message:
         """Return a delivered message to read properties, application properties and perhaps the header of.
 
-        The broker wrote most of the annotations; reading them takes longer than all the rest. Raises BrokerError
-        (DECODE_ERROR).
+        The broker wrote most of the annotations; reading them takes longer than all the rest. `session_id` is not read
+        either: it is a field of the properties. Raises BrokerError (DECODE_ERROR).
         """
         try:
             at = locate(data)
             if at is not None:
-                return cls.of(Parsed(data, at, reads_header=reads_header, reads_annotations=False), len(data))
+                parsed = Parsed(data, at, reads_header=reads_header, reads_annotations=False)
+                return cls(data, len(data), None, None, None, parsed.application_at, parsed)
         except (DecodeError, IndexError):
             pass  # the parser says what is wrong
         return parse_message(data)

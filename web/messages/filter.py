@@ -7,13 +7,14 @@ messages of a queue. Does not know where messages come from (`search`), and whet
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from ...broker.admin.overview import Seen
 from ...broker.errors import BrokerError
+from ...broker.message import peeked
 from ...broker.message.message import Message, parse_message
 from ...broker.model.descriptions import SqlFilter
 from ...broker.rules.compiled import Equality
@@ -21,11 +22,14 @@ from ...broker.rules.context import MessageContext
 from ...broker.rules.errors import FilterError, FilterException
 from ...broker.rules.filters import compile_filter
 from ...broker.rules.names import SYSTEM_PROPERTIES, Section
+from ...broker.rules.values import Value, normalise
 from ..long_work import Pace
 from .annotations import STATES, enqueued_at, state_of
 
 LOCKED: Final = "locked"
 STATES_ASKED: Final = (*STATES, LOCKED)
+RUN_COUNT: Final = 40
+RUN_BYTES_MAX: Final = 1 << 18
 TEXT_CHARS_MAX: Final = 200
 SQL_CHARS_MAX: Final = 1024
 OF_THE_HEAD: Final = frozenset(
@@ -35,7 +39,7 @@ OF_THE_HEAD: Final = frozenset(
 """System properties that are read from the header or the annotations."""
 _ANNOTATIONS_OF_SENDERS: Final = (b"partition-key", b"scheduled-enqueue-time")
 """Parts of the names of all annotations that SQL expressions know, `x-opt-partition-key` for instance."""
-_PROPERTY_CALL: Final = re.compile(r"\bp(?:roperty)?\s*\(", re.IGNORECASE)  # of a name that each message may give
+_UNREAD: Final = Message(b"", 0, None, None, None, -1)
 _IS_AS_SENT: Final = re.compile(r"\A(?!(?:True|False)\Z)(?=..)(?=.*[^-0-9a-f])[^\ud800-\udfff]*\Z", re.DOTALL)
 """Texts that only strings and symbols have as their value. Numbers, GUIDs, binaries and booleans in the properties
 section have one, too, and a character is not encoded as text."""
@@ -71,15 +75,27 @@ class MessageFilter:
     sieves: tuple[Sieve, ...] = ()
 
     async def chosen(self, messages: Sequence[Seen], pace: Pace) -> Sequence[Seen]:
-        """Those of the messages that are meant, in their order; the event loop goes on between two of them."""
+        """Those of the messages that are meant, in their order; the event loop goes on between two runs of them."""
         if not self.sieves:
             return messages
         found: list[Seen] = []
-        for seen in messages:
-            if all(sieve(seen) for sieve in self.sieves):
-                found.append(seen)
+        for run in runs(messages):
+            for sieve in self.sieves:
+                run = [seen for seen in run if sieve(seen)]
+            found += run
             await pace.step()
         return found
+
+
+def runs(messages: Sequence[Seen]) -> Iterator[Sequence[Seen]]:
+    """The messages in runs that take about half a piece of time to look at: of so many messages and bytes at most."""
+    start = run_bytes = 0
+    for at, seen in enumerate(messages):
+        if at - start == RUN_COUNT or run_bytes + len(seen.encoded) > RUN_BYTES_MAX:
+            yield messages[start:at]
+            start, run_bytes = at, 0
+        run_bytes += len(seen.encoded)
+    yield messages[start:]
 
 
 def filter_of(criteria: Criteria) -> MessageFilter:
@@ -125,21 +141,71 @@ def _satisfies(expression: str) -> list[Sieve]:
     except FilterError as error:
         raise FilterRefusal("where", error.description) from None
 
-    reads_head = compiled.system_names & OF_THE_HEAD or _PROPERTY_CALL.search(expression)
+    reads_head = compiled.system_names & OF_THE_HEAD
     parse = _with_head if reads_head else partial(Message.without_annotations, reads_header=False)
     reads_time = "enqueuedtimeutc" in expression.lower()
 
     def satisfies(seen: Seen) -> bool:
         try:
-            message = parse(seen.encoded)
             at = enqueued_at(seen.encoded) or None if reads_time else None
-            return compiled(MessageContext(message, sequence_number=seen.sequence_number, enqueued_at=at)) is True
+            return compiled(_Searched(seen, parse, at)) is True
         except (BrokerError, FilterException):
             return False
 
     needed = _texts_needed(compiled.equalities)
     # Looking for bytes that the expression needs takes a tenth of the time of decoding.
     return [*([lambda seen: all(text in seen.encoded for text in needed)] if needed else []), satisfies]
+
+
+class _Searched(MessageContext):
+    """A message of which an expression reads what it asks for: few do for more than one or two properties."""
+
+    __slots__ = ("_encoded", "_parse")
+
+    def __init__(self, seen: Seen, parse: Callable[[bytes], Message], at: int | None) -> None:
+        super().__init__(_UNREAD, sequence_number=seen.sequence_number, enqueued_at=at)
+        self._encoded = seen.encoded
+        self._parse = parse
+
+    def system(self, name: str) -> Value:
+        if self.message is _UNREAD:
+            self.message = self._parse(self._encoded)
+        return super().system(name)
+
+    def folded(self) -> Mapping[str, Value]:
+        return _Folded(self._encoded)
+
+
+class _Folded(Mapping[str, Value]):
+    """The application properties of a message by lower-case name, each read as it is asked for."""
+
+    __slots__ = ("_encoded",)
+
+    def __init__(self, encoded: bytes) -> None:
+        self._encoded = encoded
+
+    def _find(self, name: str) -> tuple[bool, Value]:
+        is_there, value = peeked.application_property(self._encoded, name, is_folded=True)
+        return is_there, value if type(value) is str else normalise(value)
+
+    def get(self, name: str, default: object = None) -> Any:
+        is_there, value = self._find(name)
+        return value if is_there else default
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._find(name)[0]
+
+    def __getitem__(self, name: str) -> Value:
+        is_there, value = self._find(name)
+        if not is_there:
+            raise KeyError(name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(each.lower() for each in parse_message(self._encoded).application_properties()))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def _with_head(encoded: bytes) -> Message:

@@ -6,7 +6,7 @@ ends with what it has found and the number to go on from. Does not know HTML.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -67,15 +67,20 @@ class MessageSearch:
         self._searched_count = 0
         self._pace = Pace(clock.stopwatch_us)
 
-    async def find(self, query: Query) -> Found:
-        """The page of a query. Raises BrokerError (not-found) for an unknown partition."""
-        return await (self._newest(query) if query.is_newest_first else self._from_number(query))
+    async def find(self, query: Query, most: int | None = None) -> Found:
+        """The page of a query. Raises BrokerError (not-found) for an unknown partition.
+
+        `most` says how many it finds on all pages from its number on, if that is known: it looks no further then.
+        """
+        if most == 0:
+            return Found([], None, self._searched_count)
+        return await (self._newest(query) if query.is_newest_first else self._from_number(query, most))
 
     @property
     def _is_late(self) -> bool:
         return self._clock.stopwatch_us() > self._ends_us
 
-    async def _from_number(self, query: Query) -> Found:
+    async def _from_number(self, query: Query, most: int | None) -> Found:
         found: list[Seen] = []
         start, bytes_left, at_once = query.first, PAGE_BYTES_MAX, query.count
         while True:
@@ -85,6 +90,8 @@ class MessageSearch:
             for seen in await query.filter.chosen(messages, self._pace):
                 found.append(seen)
                 bytes_left -= len(seen.encoded)
+                if len(found) == most:
+                    return Found(found, None, self._searched_count)
                 if len(found) == query.count or bytes_left <= 0:
                     self._searched_count += messages.index(seen) + 1
                     return Found(found, seen.sequence_number + 1, self._searched_count)
@@ -125,18 +132,24 @@ class MessageSearch:
             left -= 1
         for reader in readers.values():
             await reader.aclose()
+        found = await self.shown(query, chosen[query.skip :], 0)
+        is_more = any(head is not None for head in heads.values())
+        following = query.skip + len(found.messages) if is_more else found.following
+        return Found(found.messages, following, self._searched_count, is_cut=self._is_late)
+
+    async def shown(self, query: Query, chosen: Sequence[tuple[int, int]], count: int) -> Found:
+        """The page of the messages of these partitions and numbers, of `count` that are known to match."""
         shown: list[Seen] = []
         bytes_left = PAGE_BYTES_MAX
-        for partition, number in chosen[query.skip :]:
+        for partition, number in chosen:
             again = replace(query, partition=partition)
             messages, _ = await self._read_page(again, number, 1, bytes_left)
             shown += (seen for seen in messages if seen.sequence_number == number)
             bytes_left -= sum(len(seen.encoded) for seen in messages)
             if bytes_left <= 0:
                 break
-        is_more = any(head is not None for head in heads.values()) or len(shown) < len(chosen) - query.skip
-        following = query.skip + len(shown) if is_more else None
-        return Found(shown, following, self._searched_count, is_cut=self._is_late)
+        is_more = len(shown) < len(chosen) or query.skip + len(shown) < count
+        return Found(shown, query.skip + len(shown) if is_more else None, self._searched_count)
 
     async def _backwards(self, query: Query, report: PartitionReport) -> AsyncGenerator[tuple[int, int], None]:
         """(enqueued time, sequence number) of the messages of a partition that match, last number first."""

@@ -1,24 +1,26 @@
 """Counts what a search finds, in all and by the value of a property.
 
-Reads what `search` reads, but keeps numbers only. It takes no longer than `SURVEY_US_MAX`; the last surveys are
-remembered as long as the partitions have the same counts. Does not know HTML.
+Reads what `search` reads, but keeps numbers only, and the messages of one page. It takes no longer than
+`SURVEY_US_MAX`; the last surveys are remembered as long as the partitions have the same counts. Does not know HTML.
 """
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import heappush, heappushpop
 from typing import Final, NamedTuple
 
 from ...broker.admin.overview import Overview, Seen
 from ...broker.clock import Clock
 from ...broker.errors import BrokerError
-from ...broker.message.message import Message, parse_message
+from ...broker.message import peeked
 from ...codec.types import Timestamp
 from ..long_work import Pace
 from .annotations import enqueued_at
-from .search import READ_BYTES_MAX, READ_COUNT, Query
+from .filter import runs
+from .search import PAGE_BYTES_MAX, READ_BYTES_MAX, READ_COUNT, Found, MessageSearch, Query
 
 SURVEY_US_MAX: Final = 2_000_000
 VALUES_MAX: Final = 1_000
@@ -28,6 +30,7 @@ REASON: Final = "DeadLetterReason"
 _SUBJECT_FIELD, _CONTENT_TYPE_FIELD = 3, 6
 
 Read = Callable[[Seen], object]
+"""Reads a property, None without it. BrokerError if the message can't be read."""
 
 
 class Value(NamedTuple):
@@ -64,61 +67,59 @@ class Survey:
     other_count: int = 0
     is_cut: bool = False
 
-    def add(self, seen: Seen, read: Read | None) -> None:
-        """Count a message."""
-        self.count += 1
-        at = enqueued_at(seen.encoded) or None
-        if at is not None and (self.oldest_at is None or at < self.oldest_at):
-            self.oldest_at = at
+    def add(self, run: Sequence[Seen], read: Read | None) -> None:
+        """Count messages."""
+        self.count += len(run)
+        first = min((at for seen in run if (at := enqueued_at(seen.encoded))), default=None)
+        if first is not None and (self.oldest_at is None or first < self.oldest_at):
+            self.oldest_at = first
         if read is None:
             return
-        value = value_of(read(seen))
-        if value in self.values or len(self.values) < VALUES_MAX:
-            self.values[value] += 1
-        else:
-            self.other_count += 1
+        for seen in run:
+            try:
+                value = value_of(read(seen))
+            except BrokerError:
+                value = Value(None, None)  # it can't be read
+            if value in self.values or len(self.values) < VALUES_MAX:
+                self.values[value] += 1
+            else:
+                self.other_count += 1
 
 
 def _field(position: int) -> Read:
-    """A field of the properties section; None for a message that can't be read."""
-
-    def read(seen: Seen) -> object:
-        try:
-            return Message.without_annotations(seen.encoded, reads_header=False).field(position)
-        except BrokerError:
-            return None
-
-    return read
-
-
-def _key(seen: Seen) -> object:
-    """What chooses the partition: the session id or the partition key."""
-    try:
-        message = parse_message(seen.encoded)
-        return message.session_id if message.session_id is not None else message.partition_key
-    except BrokerError:
-        return None
+    """A field of the properties section."""
+    return lambda seen: peeked.field(seen.encoded, position)
 
 
 def property_of(name: str) -> Read:
-    """Reads the application property `name`; None for a message that can't be read."""
-
-    def read(seen: Seen) -> object:
-        try:
-            return Message.without_annotations(seen.encoded, reads_header=False).application_properties().get(name)
-        except BrokerError:
-            return None
-
-    return read
+    """Reads the application property `name`."""
+    return lambda seen: peeked.application_property(seen.encoded, name)[1]
 
 
 GROUPINGS: Final[Mapping[str, Read]] = {
     "reason": property_of(REASON),
     "subject": _field(_SUBJECT_FIELD),
-    "key": _key,
+    "key": lambda seen: peeked.key(seen.encoded),
     "type": _field(_CONTENT_TYPE_FIELD),
 }
 """By what messages can be grouped without naming a property."""
+
+
+@dataclass(slots=True)
+class _Newest:
+    """The newest of the messages that were looked at: instants and numbers, at most `count`."""
+
+    count: int
+    rows: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
+
+    def add(self, run: Sequence[Seen]) -> None:
+        """Enqueued time, sequence number and partition of each."""
+        for seen in run:
+            row = enqueued_at(seen.encoded), seen.sequence_number, seen.partition_id
+            if len(self.rows) < self.count:
+                heappush(self.rows, row)
+            else:
+                heappushpop(self.rows, row)
 
 
 class Surveys:
@@ -133,29 +134,54 @@ class Surveys:
 
         `group` is one of `GROUPINGS`, or `name` an application property.
         """
+        return (await self.with_page(overview, replace(query, count=0), asked, group, name))[0]
+
+    async def with_page(
+        self, overview: Overview, query: Query, asked: object, group: str = "", name: str = ""
+    ) -> tuple[Survey, Found]:
+        """As `of`, and the page of the query: a search looks at each message once for both."""
         counts = tuple(
             (each.health, tuple((each.messages or {}).values()), each.next_sequence_number, each.locked_count)
             for each in overview.partitions(query.entity)
         )
-        place = (query.entity.queue_id, query.sub_queue, query.first, query.partition, query.session)
-        key = (place, asked, group, name, counts)
+        first = 0 if query.is_newest_first else query.first
+        key = (
+            (query.entity.queue_id, query.sub_queue, first, query.partition, query.session),
+            asked,
+            group,
+            name,
+            counts,
+        )
         known = self._kept.get(key)
-        if known is None:
-            read = GROUPINGS.get(group) if not name else property_of(name)
-            known = self._kept[key] = await self._survey(overview, query, read)
-            while len(self._kept) > KEPT_MAX:
-                self._kept.popitem(last=False)
-        return known
+        search = MessageSearch(overview, self._clock)
+        if known is not None:
+            if not query.count:
+                return known, Found([], None, 0)
+            return known, await search.find(query, None if known.is_cut else known.count)
+        read = GROUPINGS.get(group) if not name else property_of(name)
+        known, page = await self._survey(overview, query, read)
+        self._kept[key] = known
+        while len(self._kept) > KEPT_MAX:
+            self._kept.popitem(last=False)
+        if page is None:
+            return known, await search.find(query)
+        return known, page if isinstance(page, Found) else await search.shown(query, page, known.count)
 
-    async def _survey(self, overview: Overview, query: Query, read: Read | None) -> Survey:
+    async def _survey(
+        self, overview: Overview, query: Query, read: Read | None
+    ) -> tuple[Survey, Found | list[tuple[int, int]] | None]:
+        """The survey, and its page: the messages, or partition and number of those to be read; None if it is cut."""
         found, pace = Survey(), Pace(self._clock.stopwatch_us)
         ends_us = self._clock.stopwatch_us() + SURVEY_US_MAX
+        newest = _Newest(query.skip + query.count) if query.is_newest_first and query.count else None
+        page: list[Seen] = []
+        bytes_left = PAGE_BYTES_MAX
         first: int | None = 0 if query.is_newest_first else query.first
         while first is not None:
             if self._clock.stopwatch_us() > ends_us:
                 found.is_cut = True
                 break
-            page = await overview.messages(
+            read_page = await overview.messages(
                 query.entity,
                 query.sub_queue,
                 first=first,
@@ -164,9 +190,21 @@ class Surveys:
                 session_id=query.session,
                 partition_id=query.partition,
             )
-            found.searched_count += len(page.messages)
-            for seen in await query.filter.chosen(page.messages, pace):
-                found.add(seen, read)
+            found.searched_count += len(read_page.messages)
+            for run in runs(await query.filter.chosen(read_page.messages, pace)):
+                found.add(run, read)
+                if newest is not None:
+                    newest.add(run)
+                else:
+                    for seen in run[: query.count - len(page)]:
+                        if bytes_left > 0:
+                            page.append(seen)
+                            bytes_left -= len(seen.encoded)
                 await pace.step()
-            first = page.next_sequence_number
-        return found
+            first = read_page.next_sequence_number
+        if newest is not None:
+            rows = sorted(newest.rows, reverse=True)[query.skip :]
+            return found, None if found.is_cut else [(partition, number) for _, number, partition in rows]
+        if len(page) < found.count:
+            return found, Found(page, page[-1].sequence_number + 1 if page else first, found.searched_count)
+        return found, Found(page, first, found.searched_count, is_cut=found.is_cut)

@@ -34,6 +34,8 @@ from .site import Site, address, address_of
 
 MESSAGES_MAX: Final = 25
 SKIP_MAX: Final = 10_000
+SKIP_FEW: Final = 500
+"""Up to here the newest messages are read backwards; to skip more it is quicker to look at all of them once."""
 GROUPS_SHOWN: Final = 50
 SQL_NAMES: Final[Mapping[str, str]] = {
     "reason": f"user.{REASON}",
@@ -64,14 +66,14 @@ async def show(
     entity = browsed_entity(site, asked.text("path"))
     name = asked.choice("queue", "Queue", list(SUB_QUEUES)) if asked.text("queue") else "active"
     found: Found | None = Found([], None, 0)
+    surveyed: Survey | None = None
     query = _query(entity, name, asked)
     try:
         query = replace(query, filter=read_filter(asked))
-        found = await _find(site, query)
+        surveyed, found = await _find(site, query, asked)
     except FormError as error:  # the filter: it stands beside its form, without messages
         failed = asked.failed("filter", error)
     row = row_of(site, entity)
-    surveyed = await _survey(site, query, asked) if failed is None or failed.form != "filter" else None
     job = site.jobs.of(entity.path)
     messages = [] if found is None else found.messages
     where = place(entity, query.sub_queue)
@@ -126,19 +128,6 @@ async def _views(site: Site, messages: Sequence[Seen]) -> list[MessageView]:
 def is_search(query: Query) -> bool:
     """Whether a search may leave out messages of its sub-queue."""
     return bool(query.filter.sieves or query.first or query.session is not None or query.partition is not None)
-
-
-async def _survey(site: Site, query: Query, asked: Form) -> Survey | None:
-    """How many messages a search finds, and of which groups; None if it asks for neither, or a store is too slow."""
-    group, name = _grouping(asked)
-    if not is_search(query) and not group and not name:
-        return None
-    clock = site.services.clock
-    try:
-        async with clock.time_limit(PEEK_WAIT_MS):
-            return await site.surveys.of(site.overview, query, read_criteria(asked), group, name)
-    except TimeoutError:
-        return None
 
 
 def _grouping(asked: Form) -> tuple[str, str]:
@@ -239,14 +228,20 @@ def _following(asked: Form, query: Query, found: Found | None) -> str | None:
     return with_position(asked, {"skip" if query.is_newest_first else "from": found.following})
 
 
-async def _find(site: Site, query: Query) -> Found | None:
-    """The page of messages, or None if a store does not answer in time."""
+async def _find(site: Site, query: Query, asked: Form) -> tuple[Survey | None, Found | None]:
+    """How many messages a search finds and of which groups, if it asks for either; the page of messages, None if a
+    store does not answer in time."""
+    group, name = _grouping(asked)
     clock = site.services.clock
+    is_survey = bool(is_search(query) or group or name)
     try:
         async with clock.time_limit(PEEK_WAIT_MS):
-            return await MessageSearch(site.overview, clock).find(query)
+            if is_survey or query.skip > SKIP_FEW:
+                found = await site.surveys.with_page(site.overview, query, read_criteria(asked), group, name)
+                return (found[0] if is_survey else None), found[1]
+            return None, await MessageSearch(site.overview, clock).find(query)
     except TimeoutError:
-        return None
+        return None, None
 
 
 async def body(site: Site, request: web.Request) -> web.Response:
@@ -264,10 +259,16 @@ async def message_at(site: Site, asked: Form) -> Seen:
     number = asked.number("number", "Sequence number", 0, NUMBER_MAX)
     partition = entity.partition_of_number(number)
     query = Query(entity, SUB_QUEUES[name], 1, number, None if partition is None else partition.index)
-    found = None if partition is None else await _find(site, query)
-    if found is None or not found.messages or found.messages[0].sequence_number != number:
+    messages: Sequence[Seen] = ()
+    if partition is not None:
+        try:
+            async with site.services.clock.time_limit(PEEK_WAIT_MS):
+                messages = (await MessageSearch(site.overview, site.services.clock).find(query)).messages
+        except TimeoutError:
+            pass
+    if not messages or messages[0].sequence_number != number:
         raise FormError(f"'{entity.path}' has no message {number} now.", "number", status=404)
-    return found.messages[0]
+    return messages[0]
 
 
 def browsed_entity(site: Site, path: str) -> Entity:
