@@ -1,12 +1,12 @@
 """Samples the broker's counters each second, from the start of the server to its end.
 
-Knows which counters there are and how two readings become rates. A sample reads only partitions in memory: what is not
-in memory does not change. Owned by the composition root.
+Knows which counters there are and how two readings become rates. A sample reads only partitions in memory, since what
+is not in memory does not change, and for ages the first row of a few. Owned by the composition root.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -21,10 +21,13 @@ from .series import SPANS, Series, Span
 EVERY_MS: Final = 1_000
 ENTITIES_MAX: Final = 100
 """Entities with a series of their own; the one that has been quiet for longest makes room."""
-OF_ENTITY: Final = ("in", "out", "depth", "dead", "refused", "lock_losses")
-OF_NAMESPACE: Final = (*OF_ENTITY, "commit_ms")
-"""Figures: messages per second in and out, active messages, dead letters, refusals and expired locks per second, and
-the mean duration of commits (ms; no value in a second without one)."""
+OLDEST_READ_MAX: Final = 10
+"""Entities whose oldest message is sought in a second, one row of each partition; others keep the last one."""
+OF_ENTITY: Final = ("in", "out", "depth", "dead", "refused", "lock_losses", "age_s")
+OF_NAMESPACE: Final = (*OF_ENTITY, "commit_ms", "stores_out")
+"""Figures: messages per second in and out, active messages, dead letters, refusals and expired locks per second, the
+age of the oldest active message (s; of the namespace the highest one), the mean duration of commits (ms; no value in a
+second without one), and messaging stores with an outage or a failure."""
 
 NOTHING: Final = Activity(0, 0, 0, 0, 0)
 LATELY: Final = Span(1, 60)
@@ -59,6 +62,8 @@ class Sampler:
         self._commits_before = (0, 0)
         self._namespace = Series(OF_NAMESPACE)
         self._entities: dict[str, Series] = {}
+        self._oldest: dict[str, int | None] = {}
+        """When the oldest active message of an entity was enqueued; the first one was sought longest ago."""
         self._rates: dict[str, tuple[float, float]] | None = None
         """In the last sample, of the entities to which or from which messages went."""
 
@@ -103,12 +108,15 @@ class Sampler:
         after, refused = figures.activity(self._broker.namespace), dict(self._broker.refusals.counts)
         total: dict[str, float] = dict.fromkeys(OF_ENTITY, 0.0)
         rates: dict[str, tuple[float, float]] = {}
+        self._seek_oldest([path for path, each in after.items() if each.active_count])
         for path, each in after.items():
             before = self._before.get(path)
             refusals = refused.get(path, 0) - self._refused_before.get(path, 0)
             values = _values(before, each, refusals, elapsed_s)
             for name, value in values.items():
                 total[name] += value
+            values["age_s"] = self._age_s(path)
+            total["age_s"] = max(total["age_s"], values["age_s"])
             if values["in"] or values["out"]:
                 rates[path] = values["in"], values["out"]
             self._put(path, second, values, is_active=each != before or refusals > 0)
@@ -118,9 +126,24 @@ class Sampler:
         count = commits - self._commits_before[0]
         if count > 0:
             total["commit_ms"] = (commit_us - self._commits_before[1]) / count / 1_000
+        total["stores_out"] = float(sum(each.is_out for each in figures.stores(self._broker.namespace)))
         self._namespace.put(second, total)
         self._rates, self._before, self._refused_before = rates, after, refused
         self._commits_before, self._read_us = (commits, commit_us), now_us
+
+    def _seek_oldest(self, waiting: Collection[str]) -> None:
+        """Find the oldest message of some of the entities that have any."""
+        known = {path: at for path, at in self._oldest.items() if path in set(waiting)}
+        unknown = [path for path in waiting if path not in known]
+        for path in [*unknown, *known][:OLDEST_READ_MAX]:
+            entity = self._broker.namespace.entity(path)
+            known.pop(path, None)
+            known[path] = None if entity is None else figures.oldest_at(entity)
+        self._oldest = known
+
+    def _age_s(self, path: str) -> float:
+        at = self._oldest.get(path)
+        return 0.0 if at is None else max(0, self._clock.now_ms() - at) / 1_000
 
     def _put(self, path: str, second: int, values: Mapping[str, float], *, is_active: bool) -> None:
         series = self._entities.get(path)

@@ -27,6 +27,8 @@ from ..partition.records import (
     SESSION_MESSAGES,
     SESSION_STATE,
     Counters,
+    Home,
+    Record,
     message_key,
     session_message_key,
     session_number,
@@ -112,7 +114,8 @@ class Page:
 @dataclass(frozen=True, slots=True)
 class SessionReport:
     """A message session: its active messages (counted up to `SESSION_MESSAGES_MAX`), the size of its state (None: it
-    has none), the end of its lock (Unix ms; None: no receiver holds it), and the client that holds it."""
+    has none), the end of its lock (Unix ms; None: no receiver holds it), the client that holds it, and when its first
+    active message was enqueued (Unix ms; None: it has none)."""
 
     session_id: str
     partition_id: int
@@ -120,6 +123,7 @@ class SessionReport:
     state_bytes: int | None
     locked_until_at: int | None
     holder: str | None
+    oldest_at: int | None
 
 
 class Overview:
@@ -283,12 +287,16 @@ class Overview:
             partition, queue_id = handle.worker.partition(handle.queue_id), handle.queue_id
             start, stop = session_message_key(queue_id, number, 0), session_message_key(queue_id, number + 1, 0)
             with handle.worker.view() as view:
-                count = sum(1 for _ in view.scan(SESSION_MESSAGES, start, stop, SESSION_MESSAGES_MAX))
+                numbers = view.scan(SESSION_MESSAGES, start, stop, SESSION_MESSAGES_MAX)
+                first = (
+                    view.get(MESSAGES, message_key(queue_id, Home.ACTIVE, _number(numbers[0][0]))) if numbers else None
+                )
                 state = view.get(SESSION_STATE, session_number_key(queue_id, number))
             until_at = None if partition is None else partition.session_ends().get(folded(name))
             holder = None if partition is None else partition.session_holders().get(folded(name))
             state_bytes = None if state is None else len(state)
-            found.append(SessionReport(name, handle.index, count, state_bytes, until_at, holder))
+            oldest_at = None if first is None else Record.unpack(first).enqueued_at
+            found.append(SessionReport(name, handle.index, len(numbers), state_bytes, until_at, holder, oldest_at))
         return found
 
     def _seen(self, handle: PartitionHandle, rows: Sequence[tuple[int, bytes]]) -> list[Seen]:
@@ -314,6 +322,11 @@ def _ask(
     return Peek(sub_queue, first, count, bytes_max, session_id, reply, is_use=False)
 
 
+def _number(key: bytes) -> int:
+    """The sequence number at the end of a row's key."""
+    return int.from_bytes(key[-8:], "big")
+
+
 def _first_number(handle: PartitionHandle, counters: Counters) -> int | None:
     """Return the lowest sequence number of a partition. Raises StoreError."""
     firsts: list[int] = []
@@ -321,5 +334,5 @@ def _first_number(handle: PartitionHandle, counters: Counters) -> int | None:
         for home in SHOWN_HOMES:
             if counters.messages[home]:
                 start, stop = message_key(handle.queue_id, home, 0), message_key(handle.queue_id, home + 1, 0)
-                firsts += (int.from_bytes(key[-8:], "big") for key, _ in view.scan(MESSAGES, start, stop, 1))
+                firsts += (_number(key) for key, _ in view.scan(MESSAGES, start, stop, 1))
     return min(firsts, default=None)

@@ -131,7 +131,8 @@ class StoryEvent:
 class MessageSession:
     """A message session: its active messages, the size of its state, and until when (Unix ms) which client holds it.
 
-    The size is None without a state, the instant and the client are None if nobody holds it.
+    The size is None without a state, the instant and the client are None if nobody holds it. `oldest_at` is when its
+    first active message was enqueued (Unix ms), None without one.
     """
 
     session_id: str
@@ -139,6 +140,7 @@ class MessageSession:
     state_bytes: int | None
     locked_until_at: int | None
     holder: str | None
+    oldest_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +338,7 @@ def session_in(found: Answer) -> MessageSession:
         found.number_or_none("state_bytes"),
         found.number_or_none("locked_until_at"),
         found.text_or_none("holder"),
+        found.number_or_none("oldest_at"),
     )
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from emubus.broker.admin import figures
+from emubus.broker.api import Complete, Outage, OutageKind
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.telemetry.sampler import ENTITIES_MAX, OF_NAMESPACE, Rates, Sampler
+from emubus.telemetry.sampler import ENTITIES_MAX, OF_NAMESPACE, OLDEST_READ_MAX, Rates, Sampler
 from emubus.telemetry.series import MINUTES, SECONDS, SPANS, Ring, Series
-from emubus.web.page.charts import POINTS_MAX, charts_of, nice_ticks, thinned
+from emubus.web.page.charts import POINTS_MAX, charts_of, nice_ticks, runs_of, thinned
 
 from ..broker.driving import encoded
 from ..broker.namespace import Receiver, loop_turns, open_broker, send
@@ -61,6 +64,7 @@ async def test_counters_become_rates_of_the_time_since_the_last_sample(broker: B
         "dead": 0.0,
         "refused": 0.0,
         "lock_losses": 0.0,
+        "age_s": 0.0,
     }
     await Receiver(broker, "q").receive(3)
     clock.advance(61_000)
@@ -88,6 +92,27 @@ async def test_every_entity_has_rates_those_without_a_series_too(broker: Broker,
     last(sampler, "q", clock)
     assert sampler.rates("q") == Rates(0.0, 0.0, [2.0, 0.0])
     sampler.stop()
+
+
+async def test_the_age_of_the_oldest_message_is_known_of_each_entity_in_turn(clock: Stopwatch) -> None:
+    names = [f"q{number}" for number in range(OLDEST_READ_MAX + 2)]
+    broker = open_broker(*map(QueueDescription, names), clock=clock)
+    sampler = Sampler(broker, clock)
+    for each in names:
+        await send(broker, each, encoded())
+    clock.advance(90_000)
+    last(sampler, None, clock)
+    ages = [sampler.samples(each, "5m")["age_s"][-1] for each in names]
+    assert Counter(ages) == {90.0: OLDEST_READ_MAX, 0.0: 2}  # those of the others are found in the next second
+    last(sampler, None, clock)
+    assert {sampler.samples(each, "5m")["age_s"][-1] for each in names} == {90.0}
+    receiver = Receiver(broker, "q0")
+    (delivery,) = await receiver.receive(1)
+    await receiver.settle(delivery, Complete())
+    assert last(sampler, "q0", clock)["age_s"] == 0.0
+    assert last(sampler, None, clock)["age_s"] == 90.0
+    broker.outages.begin(0, Outage(OutageKind.SLOW))
+    assert last(sampler, None, clock)["stores_out"] == 1.0
 
 
 async def test_a_sampler_samples_by_itself_until_it_is_stopped(broker: Broker, clock: Stopwatch) -> None:
@@ -156,11 +181,17 @@ def test_ticks_are_round_and_reach_the_highest_value(highest: float, expected: l
 
 def test_a_chart_has_axes_units_and_gaps() -> None:
     values: list[float | None] = [None] * 100 + [1.0] * 100 + [None] * 50 + [8.0] * 50
-    (chart,) = charts_of({"in": values, "out": [0.0] * 300}, "5m")
+    out: list[float | None] = [None] * 100 + [0.0] * 50 + [1.0] * 30 + [0.0] * 90 + [2.0] * 30
+    (chart,) = charts_of({"in": values, "out": [0.0] * 300}, "5m", out, 1_800_000_000_000)
     assert (chart.title, chart.unit) == ("Messages in and out", "messages/s")
     assert [line.label for line in chart.lines] == ["in", "out"]
     assert [len(line.pieces) for line in chart.lines] == [2, 1]
     assert [line.last for line in chart.lines] == ["8", "0"]
     assert [label for _, label in chart.y_ticks] == ["0", "2", "4", "6", "8"]
     assert chart.x_ticks[-1][1] == "now"
+    given = json.loads(chart.samples)
+    assert given["outages"] == [[150, 180], [270, 300]]
+    assert (given["labels"], given["values"][0], given["slot_s"]) == (["in", "out"], values, 1)
+    assert [round(across) for _, across in chart.outages] == [50, 50]
+    assert runs_of([]) == []
     assert len(thinned([1.0] * 3_600)) <= POINTS_MAX

@@ -274,6 +274,8 @@ OF_THE_API = {
     "/entities/{entity}": "",
     "/entities/{entity}/partitions": "",
     "/templates": "",
+    "/report": "",
+    "/report/text": "",
 }
 """As `OF_THE_PAGE`, of the control API."""
 ELSEWHERE_IN_THE_API = {

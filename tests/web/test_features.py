@@ -101,8 +101,23 @@ def charts(page: Page, server: EmubusServer, name: str) -> None:
     page.goto(at("charts", name))
     page.get_by_role("link", name="1 hour").click()
     depth = page.get_by_role("region", name="Messages there")
-    expect(depth).to_contain_text("active: 3")
-    assert depth.locator("svg text").count() > 3
+    plot = depth.locator(".u-over")
+    expect(plot).to_be_visible()
+    expect(page.locator("#charts")).to_be_hidden()
+    server.begin_outage(2)
+    server.call(server.server.sampler.sample)
+    data = page.locator("#charts [data-samples]").first
+    expect(data).to_have_attribute("data-samples", re.compile(r'"outages":\[\[\d+,\d+\]'))
+    server.end_outage(2)
+    box = plot.bounding_box()
+    assert box is not None
+    plot.hover(position={"x": box["width"] - 1, "y": box["height"] / 2})
+    expect(depth.locator(".u-legend")).to_contain_text("3 messages")
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.up()
+    button(page, "Whole span")  # zooms out
+    expect(page.get_by_role("button", name="Whole span")).to_be_hidden()
 
 
 def created_edited_deleted(page: Page, server: EmubusServer, name: str) -> None:
@@ -190,6 +205,12 @@ def searched(page: Page, server: EmubusServer, name: str) -> None:
     page.get_by_label("Order").select_option("newest first")
     button(page, "Show")
     previews(page, "m2", "m1")
+    later = server.now_ms() + 60_000
+    for text, minutes in (("third", 3), ("first", 1), ("second", 2)):
+        send(server, name, NewMessage(text.encode(), scheduled_enqueue_at=later + minutes * 60_000))
+    page.goto(at("entity", name))
+    page.get_by_role("link", name="the next due first").click()
+    previews(page, "first", "second", "third")
 
 
 def found_counted_and_acted_on(page: Page, server: EmubusServer, name: str) -> None:
@@ -399,7 +420,9 @@ def rules_added_tried_deleted(page: Page, server: EmubusServer, name: str) -> No
 
 def sessions(page: Page, server: EmubusServer, name: str) -> None:
     server.create(QueueDescription(name, requires_session=True))
-    send(server, name, NewMessage(b"x", {"group-id": "one"}), NewMessage(b"x", {"group-id": "two"}))
+    send(server, name, NewMessage(b"x", {"group-id": "two"}))
+    server.advance(60_000)
+    send(server, name, NewMessage(b"x", {"group-id": "one"}))
     lost: list[object] = []
 
     def accept() -> None:
@@ -417,6 +440,9 @@ def sessions(page: Page, server: EmubusServer, name: str) -> None:
     server.call(accept)
     page.goto(at("sessions", name))
     expect(page.locator("tbody th")).to_have_text(["one", "two"])
+    page.get_by_role("link", name="waiting longest first").click()
+    expect(page.locator("tbody th")).to_have_text(["two", "one"])
+    page.get_by_role("link", name="by name").click()
     expect(page.locator("tbody tr").first).to_contain_text("shop 1.2")
     button(page, "Release session one")
     said(page, "its receiver lost it")
@@ -585,13 +611,13 @@ FEATURES: Final[dict[str, Feature]] = {
     "Counts of all entities, live": counts_live,
     "Find entities by name": found_by_name,
     "Sort entities by each figure; show only those with messages, dead letters, links, an outage": sorted_and_filtered,
-    "Charts over five minutes, an hour, a day": charts,
+    "Charts over five minutes, an hour, a day, with hover and zoom; outages are marked": charts,
     "Create, edit, disable and delete an entity": created_edited_deleted,
     "Export entities (Config.json, ARM, commands), import a Config.json": definitions_exported_and_imported,
     "The flow as a graph: senders, entities, what subscriptions took, receivers; loops and dead ends": flow_drawn,
     "Columns of messages, chosen": columns,
     "Peek, from a sequence number": peeked,
-    "Search by text, SQL expression, state, time, session, partition; newest or oldest first": searched,
+    "Search by text, SQL expression, state, time, session, partition; newest, oldest or next due first": searched,
     "Count what a search finds and act on it, or on the first of it; group it by any property": (
         found_counted_and_acted_on
     ),
@@ -606,7 +632,7 @@ FEATURES: Final[dict[str, Feature]] = {
     "Export messages, download a body": messages_exported_and_bodies_downloaded,
     "JSON and XML indented, other bytes in hexadecimal": pretty_bodies,
     "Rules: add, edit, delete, try a message and see why, and what the action does": rules_added_tried_deleted,
-    "Message sessions: the state shown, set and cleared; holder, release": sessions,
+    "Message sessions: the state shown, set and cleared; holder, release; which one waits longest": sessions,
     "Keys over partitions: which key is hot, and which partition it fills": hot_keys,
     "Partitions as a picture, where a message would go, outages": partitions_and_outage,
     "Clock and reset": clock_and_reset,

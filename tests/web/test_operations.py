@@ -158,7 +158,13 @@ async def test_charts_have_axes_and_units_and_an_entity_has_its_own(
     text = await shown(client, "charts", path="charted", span="1h")
     assert "Messages there messages 0 1 2 -60 min" in text
     assert "active: 2" in text
-    assert "mean duration" in await shown(client, "charts")
+    assert "age of the oldest active message: " in text
+    server.begin_outage(1)
+    server.call(sampler.sample)
+    server.end_outage(1)
+    text = await shown(client, "charts")
+    assert "mean duration" in text
+    assert "a messaging store was out" in text
     server.create(QueueDescription("unused"))
     assert "Nothing was sampled yet" in await shown(client, "charts", path="unused")
     async with client.get("/emubus/v1/samples?entity=charted") as answer:

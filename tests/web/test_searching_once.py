@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -64,7 +65,7 @@ def nothing(_: Seen) -> bool:
 
 
 def a_tenth(seen: Seen) -> bool:
-    return b"m" in seen.encoded and b"0." in seen.encoded
+    return re.search(rb"m\d*0\.", seen.encoded) is not None
 
 
 def everything(_: Seen) -> bool:

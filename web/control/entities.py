@@ -142,6 +142,9 @@ SESSIONS: Final = named(
                                 integer("End of its lock, if a receiver holds it.", 0, NUMBER_MAX)
                             ),
                             "holder": nullable(text("The client that holds it; empty: not known.", chars_max=10_000)),
+                            "oldest_at": nullable(
+                                integer("When its first active message was enqueued.", 0, NUMBER_MAX)
+                            ),
                         },
                     ),
                 ),
@@ -306,6 +309,7 @@ ENDPOINTS: Final = (
                     "state_bytes": None,
                     "locked_until_at": 1_893_456_000_000,
                     "holder": "azsdk-python-servicebus 7.14.3",
+                    "oldest_at": 1_893_455_940_000,
                 }
             ],
             "next_page": None,

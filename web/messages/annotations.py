@@ -16,7 +16,7 @@ STATES: Final = ("active", "deferred", "scheduled")
 SCHEDULED: Final = STATES[2]
 _ANNOTATIONS: Final = 0x72
 _STATE, _UNTIL = "x-opt-message-state", "x-opt-scheduled-enqueue-time"
-_STATE_BYTES, _ENQUEUED_BYTES = _STATE.encode(), b"x-opt-enqueued-time"
+_STATE_BYTES, _UNTIL_BYTES, _ENQUEUED_BYTES = _STATE.encode(), _UNTIL.encode(), b"x-opt-enqueued-time"
 _TIMESTAMP, _SMALL_INT = b"\x83", b"\x54"  # constructors
 
 
@@ -27,6 +27,14 @@ def enqueued_at(encoded: bytes) -> int:
         return int.from_bytes(tail[1:], "big", signed=True)
     until = map_section(encoded, _ANNOTATIONS).get(_UNTIL)
     return int(until) if isinstance(until, int) else 0
+
+
+def due_at(encoded: bytes) -> int:
+    """When a scheduled message is due (Unix ms), the enqueued time of any other."""
+    if _UNTIL_BYTES not in encoded or state_of(encoded) != SCHEDULED:
+        return enqueued_at(encoded)
+    until = map_section(encoded, _ANNOTATIONS).get(_UNTIL)
+    return int(until) if isinstance(until, int) else enqueued_at(encoded)
 
 
 def state_of(encoded: bytes) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from ...broker.admin.overview import Seen
 from ...broker.errors import BrokerError
@@ -187,10 +187,6 @@ class _Folded(Mapping[str, Value]):
     def _find(self, name: str) -> tuple[bool, Value]:
         is_there, value = peeked.application_property(self._encoded, name, is_folded=True)
         return is_there, value if type(value) is str else normalise(value)
-
-    def get(self, name: str, default: object = None) -> Any:
-        is_there, value = self._find(name)
-        return value if is_there else default
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self._find(name)[0]

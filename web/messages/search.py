@@ -30,7 +30,8 @@ WINDOW_MAX: Final = 4_096
 class Query:
     """What is asked: up to `count` messages of a sub-queue from sequence number `first` on, by partition.
 
-    With `is_newest_first` in descending order of their enqueued times over all partitions, without the first `skip`.
+    With `is_newest_first` in descending order of their enqueued times over all partitions, without the first `skip`;
+    with `is_oldest_first` in ascending order, which for scheduled messages is that of the times at which they are due.
     """
 
     entity: Entity
@@ -40,8 +41,13 @@ class Query:
     partition: int | None = None
     session: str | None = None
     is_newest_first: bool = False
+    is_oldest_first: bool = False
     skip: int = 0
     filter: MessageFilter = field(default_factory=MessageFilter)
+
+    @property
+    def is_by_time(self) -> bool:
+        return self.is_newest_first or self.is_oldest_first
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,7 @@ class MessageSearch:
         """
         if most == 0:
             return Found([], None, self._searched_count)
+        assert not query.is_oldest_first, "all messages are looked at for the oldest: see `survey`"
         return await (self._newest(query) if query.is_newest_first else self._from_number(query, most))
 
     @property

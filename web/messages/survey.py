@@ -18,7 +18,7 @@ from ...broker.errors import BrokerError
 from ...broker.message import peeked
 from ...codec.types import Timestamp
 from ..long_work import Pace
-from .annotations import enqueued_at
+from .annotations import due_at, enqueued_at
 from .filter import runs
 from .search import PAGE_BYTES_MAX, READ_BYTES_MAX, READ_COUNT, Found, MessageSearch, Query
 
@@ -106,16 +106,19 @@ GROUPINGS: Final[Mapping[str, Read]] = {
 
 
 @dataclass(slots=True)
-class _Newest:
-    """The newest of the messages that were looked at: instants and numbers, at most `count`."""
+class _ByTime:
+    """The newest, or the oldest or next due, of the messages that were looked at: instants and numbers of `count`."""
 
     count: int
+    sign: int
+    """1: the newest, -1: the oldest."""
     rows: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
 
     def add(self, run: Sequence[Seen]) -> None:
         """Enqueued time, sequence number and partition of each."""
         for seen in run:
-            row = enqueued_at(seen.encoded), seen.sequence_number, seen.partition_id
+            at = enqueued_at(seen.encoded) if self.sign > 0 else due_at(seen.encoded)
+            row = self.sign * at, self.sign * seen.sequence_number, seen.partition_id
             if len(self.rows) < self.count:
                 heappush(self.rows, row)
             else:
@@ -144,7 +147,7 @@ class Surveys:
             (each.health, tuple((each.messages or {}).values()), each.next_sequence_number, each.locked_count)
             for each in overview.partitions(query.entity)
         )
-        first = 0 if query.is_newest_first else query.first
+        first = 0 if query.is_by_time else query.first
         key = (
             (query.entity.queue_id, query.sub_queue, first, query.partition, query.session),
             asked,
@@ -154,7 +157,7 @@ class Surveys:
         )
         known = self._kept.get(key)
         search = MessageSearch(overview, self._clock)
-        if known is not None:
+        if known is not None and not (query.is_oldest_first and known.count):
             if not query.count:
                 return known, Found([], None, 0)
             return known, await search.find(query, None if known.is_cut else known.count)
@@ -173,10 +176,12 @@ class Surveys:
         """The survey, and its page: the messages, or partition and number of those to be read; None if it is cut."""
         found, pace = Survey(), Pace(self._clock.stopwatch_us)
         ends_us = self._clock.stopwatch_us() + SURVEY_US_MAX
-        newest = _Newest(query.skip + query.count) if query.is_newest_first and query.count else None
+        by_time = None
+        if query.is_by_time and query.count:
+            by_time = _ByTime(query.skip + query.count, 1 if query.is_newest_first else -1)
         page: list[Seen] = []
         bytes_left = PAGE_BYTES_MAX
-        first: int | None = 0 if query.is_newest_first else query.first
+        first: int | None = 0 if query.is_by_time else query.first
         while first is not None:
             if self._clock.stopwatch_us() > ends_us:
                 found.is_cut = True
@@ -193,8 +198,8 @@ class Surveys:
             found.searched_count += len(read_page.messages)
             for run in runs(await query.filter.chosen(read_page.messages, pace)):
                 found.add(run, read)
-                if newest is not None:
-                    newest.add(run)
+                if by_time is not None:
+                    by_time.add(run)
                 else:
                     for seen in run[: query.count - len(page)]:
                         if bytes_left > 0:
@@ -202,9 +207,10 @@ class Surveys:
                             bytes_left -= len(seen.encoded)
                 await pace.step()
             first = read_page.next_sequence_number
-        if newest is not None:
-            rows = sorted(newest.rows, reverse=True)[query.skip :]
-            return found, None if found.is_cut else [(partition, number) for _, number, partition in rows]
+        if by_time is not None:
+            rows = sorted(by_time.rows, reverse=True)[query.skip :]
+            is_lost = found.is_cut and query.is_newest_first  # the newest are read backwards then
+            return found, None if is_lost else [(partition, abs(number)) for _, number, partition in rows]
         if len(page) < found.count:
             return found, Found(page, page[-1].sequence_number + 1 if page else first, found.searched_count)
         return found, Found(page, first, found.searched_count, is_cut=found.is_cut)

@@ -1,10 +1,11 @@
-"""Charts of figures over time: lines with axes and units, drawn by the server.
+"""Charts of figures over time: lines with axes and units, drawn by the server, and by uPlot where scripts run.
 
 Knows scales, ticks and gaps. Does not know how figures are sampled (`telemetry/sampler.py`).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
@@ -25,6 +26,7 @@ POINTS_MAX: Final = 180
 CHARTS: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
     ("Messages in and out", "messages/s", {"in": "in", "out": "out"}),
     ("Messages there", "messages", {"depth": "active", "dead": "dead-lettered"}),
+    ("Oldest message", "s", {"age_s": "age of the oldest active message"}),
     ("Refused and lost", "per s", {"refused": "refusals", "lock_losses": "expired locks"}),
     ("Commits", "ms", {"commit_ms": "mean duration"}),
 )
@@ -52,6 +54,10 @@ class Chart:
     title: str
     unit: str
     lines: Sequence[Line]
+    outages: Sequence[tuple[float, float]]
+    """When a messaging store was out: from, and how wide."""
+    samples: str
+    """The figures as JSON, for the browser to draw."""
     x_ticks: Sequence[tuple[float, str]]
     y_ticks: Sequence[tuple[float, str]]
 
@@ -67,7 +73,9 @@ async def show(site: Site, request: web.Request) -> web.Response:
     path = query.text("path")
     span = query.choice("span", "Span", list(SPANS)) if query.text("span") else "5m"
     entity = site.entity(path) if path else None
-    samples = site.services.sampler.samples(None if entity is None else entity.path, span)
+    sampler = site.services.sampler
+    samples = sampler.samples(None if entity is None else entity.path, span)
+    out = sampler.samples(None, span)["stores_out"]
     return site.render(
         request,
         "charts.html",
@@ -75,7 +83,7 @@ async def show(site: Site, request: web.Request) -> web.Response:
         path="" if entity is None else entity.path,
         span=span,
         spans=list(SPANS),
-        charts=charts_of(samples, span),
+        charts=charts_of(samples, span, out, site.services.clock.now_ms()),
         width=WIDTH,
         height=HEIGHT,
         left=LEFT,
@@ -85,16 +93,25 @@ async def show(site: Site, request: web.Request) -> web.Response:
     )
 
 
-def charts_of(samples: Mapping[str, Sequence[float | None]], span: str) -> list[Chart]:
-    """The charts of those figures that there are."""
+def charts_of(
+    samples: Mapping[str, Sequence[float | None]], span: str, out: Sequence[float | None], now_ms: int
+) -> list[Chart]:
+    """The charts of those figures that there are; `out` has how many messaging stores were out."""
     return [
-        _chart(title, unit, {label: samples[name] for name, label in figures.items()}, span)
+        _chart(title, unit, {label: samples[name] for name, label in figures.items()}, span, out, now_ms)
         for title, unit, figures in CHARTS
         if all(name in samples for name in figures)
     ]
 
 
-def _chart(title: str, unit: str, figures: Mapping[str, Sequence[float | None]], span: str) -> Chart:
+def _chart(
+    title: str,
+    unit: str,
+    figures: Mapping[str, Sequence[float | None]],
+    span: str,
+    out: Sequence[float | None],
+    now_ms: int,
+) -> Chart:
     thin = {label: thinned(values) for label, values in figures.items()}
     highest = max((value for values in thin.values() for value in values if value is not None), default=0.0)
     ticks = nice_ticks(highest, step_min=1.0 if unit == "messages" else 0.0)
@@ -106,7 +123,29 @@ def _chart(title: str, unit: str, figures: Mapping[str, Sequence[float | None]],
     lines = [
         Line(label, _pieces(values, top, across, up), _figure(_last(figures[label]))) for label, values in thin.items()
     ]
-    return Chart(title, unit, lines, x_ticks, y_ticks)
+    outages = [
+        (LEFT + across * first / max(1, len(out) - 1), across * max(1, end - first) / max(1, len(out) - 1))
+        for first, end in runs_of(out)
+    ]
+    given = {
+        "slot_s": SPANS[span].slot_s,
+        "until_s": now_ms // 1_000,
+        "unit": unit,
+        "labels": list(figures),
+        "values": [[None if each is None else round(each, 3) for each in values] for values in figures.values()],
+        "outages": runs_of(out),
+    }
+    return Chart(title, unit, lines, outages, json.dumps(given, separators=(",", ":")), x_ticks, y_ticks)
+
+
+def runs_of(values: Sequence[float | None]) -> list[tuple[int, int]]:
+    """Where values are not 0: the first of each run, and the one behind its last."""
+    found: list[tuple[int, int]] = []
+    for index, value in enumerate(values):
+        if value:
+            begins = not found or found[-1][1] != index
+            found = [*found, (index, index + 1)] if begins else [*found[:-1], (found[-1][0], index + 1)]
+    return found
 
 
 def thinned(values: Sequence[float | None]) -> list[float | None]:

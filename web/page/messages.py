@@ -77,7 +77,7 @@ async def show(
     job = site.jobs.of(entity.path)
     messages = [] if found is None else found.messages
     where = place(entity, query.sub_queue)
-    position = {"skip": query.skip} if query.is_newest_first else {"from": query.first}
+    position = {"skip": query.skip} if query.is_by_time else {"from": query.first}
     return site.render(
         request,
         "messages.html",
@@ -202,7 +202,7 @@ def _query(entity: Entity, name: str, asked: Form) -> Query:
     partition: int | None = None
     if asked.text("partition"):
         partition = asked.number("partition", "Partition", 0, len(entity.partitions) - 1)
-    is_newest_first = asked.text("order") == "newest"
+    is_newest_first, is_oldest_first = (asked.text("order") == each for each in ("newest", "due"))
     return Query(
         entity,
         SUB_QUEUES[name],
@@ -211,7 +211,8 @@ def _query(entity: Entity, name: str, asked: Form) -> Query:
         partition=partition,
         session=asked.optional("session"),
         is_newest_first=is_newest_first,
-        skip=asked.number("skip", "Skip", 0, SKIP_MAX, default=0) if is_newest_first else 0,
+        is_oldest_first=is_oldest_first,
+        skip=asked.number("skip", "Skip", 0, SKIP_MAX, default=0) if is_newest_first or is_oldest_first else 0,
     )
 
 
@@ -223,9 +224,9 @@ def with_position(asked: Form, position: Mapping[str, object]) -> str:
 
 def _following(asked: Form, query: Query, found: Found | None) -> str | None:
     """The address of the next page, None for the last one."""
-    if found is None or found.following is None or (query.is_newest_first and found.following > SKIP_MAX):
+    if found is None or found.following is None or (query.is_by_time and found.following > SKIP_MAX):
         return None
-    return with_position(asked, {"skip" if query.is_newest_first else "from": found.following})
+    return with_position(asked, {"skip" if query.is_by_time else "from": found.following})
 
 
 async def _find(site: Site, query: Query, asked: Form) -> tuple[Survey | None, Found | None]:
@@ -236,7 +237,7 @@ async def _find(site: Site, query: Query, asked: Form) -> tuple[Survey | None, F
     is_survey = bool(is_search(query) or group or name)
     try:
         async with clock.time_limit(PEEK_WAIT_MS):
-            if is_survey or query.skip > SKIP_FEW:
+            if is_survey or query.is_oldest_first or query.skip > SKIP_FEW:
                 found = await site.surveys.with_page(site.overview, query, read_criteria(asked), group, name)
                 return (found[0] if is_survey else None), found[1]
             return None, await MessageSearch(site.overview, clock).find(query)

@@ -92,6 +92,9 @@ ASSETS: Final[Mapping[str, str]] = {
     "style.css": "text/css",
     "script.js": "text/javascript",
     "icon.svg": "image/svg+xml",
+    "charts.js": "text/javascript",
+    "uplot.js": "text/javascript",  # uPlot 1.6.32, its uPlot.iife.min.js; uplot-LICENSE.txt
+    "uplot.css": "text/css",
 }
 
 

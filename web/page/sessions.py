@@ -44,11 +44,15 @@ async def show(
     asked = form or query_form(request)
     entity, session_id = _entity_of(site, asked), asked.raw("session")
     sessions = await site.overview.sessions(entity)
+    is_by_age = asked.text("sort") == "age"
+    if is_by_age:  # those without messages last
+        sessions.sort(key=lambda each: (each.oldest_at is None, each.oldest_at))
     return site.render(
         request,
         "sessions.html",
         failed=failed,
-        live_path=address("sessions", path=entity.path),
+        live_path=address("sessions", path=entity.path, sort="age" if is_by_age else ""),
+        is_by_age=is_by_age,
         row=row_of(site, entity),
         sessions=sessions[:SESSIONS_MAX],
         total=len(sessions),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ...exits import EXIT_OK
 from ..declaring import Command, Parsed
 from .address import add_server_options
 from .api import connect
 from .output import add_json, add_yes, confirm, instant, show, table
+
+LAST: Final = 1 << 63
 
 
 def add_sessions(parser: Command) -> None:
@@ -33,10 +37,13 @@ def _sessions(parsed: Parsed) -> int:
             each["state_bytes"],
             instant(each.number_or_none("locked_until_at")),
             each["holder"],
+            instant(each.number_or_none("oldest_at")),
         ]
-        for each in answer.parts("sessions")
+        # one that waits for longest comes first, those without messages last
+        for each in sorted(answer.parts("sessions"), key=lambda each: each.number_or_none("oldest_at") or LAST)
     ]
-    show(parsed, answer, table(["SESSION", "PARTITION", "MESSAGES", "STATE BYTES", "LOCKED UNTIL", "HOLDER"], rows))
+    heads = ["SESSION", "PARTITION", "MESSAGES", "STATE BYTES", "LOCKED UNTIL", "HOLDER", "OLDEST MESSAGE"]
+    show(parsed, answer, table(heads, rows))
     return EXIT_OK
 
 
