@@ -34,6 +34,7 @@ PARTITIONS: Final = 16
 QUEUE: Final = "partitioned"
 MODES: Final = ("browse", "drain", "claim")
 WARM_UP_ROWS: Final = 20_000
+METADATA_MS: Final = 1_000
 PATIENCE_MS: Final = 600_000  # for a row on a busy machine: the default, two minutes, was too short with a load of 14
 
 
@@ -71,6 +72,7 @@ class Kafka(Broker):
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "log.dirs": self.folder / "data",
             "num.partitions": PARTITIONS,
+            "broker.session.timeout.ms": PATIENCE_MS,  # else a busy machine fences the only broker
             "offsets.topic.replication.factor": 1,
             "transaction.state.log.replication.factor": 1,
             "transaction.state.log.min.isr": 1,
@@ -171,7 +173,8 @@ class Turns:
             "queue": QUEUE,
         }
         self._servers = {"kafka.bootstrap.servers": f"127.0.0.1:{kafka.port}"}
-        self._patience = {"kafka.delivery.timeout.ms": PATIENCE_MS, "kafka.request.timeout.ms": PATIENCE_MS // 2}
+        # Without a new look at the partitions of a topic that was just made, sends hung for minutes.
+        self._patience = {"kafka.delivery.timeout.ms": PATIENCE_MS, "kafka.metadata.max.age.ms": METADATA_MS}
 
     def round(self, costs: Costs, rows: int, batch: int) -> None:
         """Everything once, each on a topic or queue of its own rows. Raises BrokerError if rows are missing."""

@@ -1,6 +1,7 @@
 """A job for a cluster: `spark-submit job.py PLAN`, with the plan as JSON.
 
-Writes to a queue, streams it to another queue, and reads that. Prints what it found.
+Writes to a queue, streams it to another queue, that to a third one without emubus's own operations, and reads that.
+Prints what it found.
 """
 
 from __future__ import annotations
@@ -22,23 +23,25 @@ def look_around(_: Iterable[Any]) -> Iterator[tuple[str, list[str]]]:
 
 
 def main() -> None:
-    """Run on `{"options": …, "queues": [first, second], "count": rows, "checkpoint": path}`."""
+    """Run on `{"options": …, "queues": [first, second, third], "count": rows, "checkpoint": path}`."""
     from pyspark.sql import SparkSession
 
     from emubus.spark_connector import register
 
     plan = json.loads(sys.argv[1])
-    options, (first, second) = plan["options"], plan["queues"]
+    options, queues = plan["options"], plan["queues"]
     spark = SparkSession.builder.getOrCreate()
     register(spark)
     made = spark.range(plan["count"], numPartitions=2).selectExpr("CAST(id AS STRING) AS body")
-    made.write.format("servicebus").mode("append").options(**options, queue=first).save()
-    stream = spark.readStream.format("servicebus").options(**options, queue=first).load()
-    writer = stream.writeStream.format("servicebus").options(**options, queue=second)
-    query = writer.option("checkpointLocation", plan["checkpoint"]).trigger(availableNow=True).start()
-    if not query.awaitTermination(QUERY_S_MAX):
-        raise SystemExit("the query does not come to its end")
-    copied = spark.read.format("servicebus").options(**options, queue=second).load()
+    made.write.format("servicebus").mode("append").options(**options, queue=queues[0]).save()
+    for operations, source, target in zip(("all", "standard"), queues[:-1], queues[1:], strict=True):
+        reader = spark.readStream.format("servicebus").options(**options, queue=source, serviceOperations=operations)
+        writer = reader.load().writeStream.format("servicebus").options(**options, queue=target)
+        writer = writer.option("checkpointLocation", f"{plan['checkpoint']}-{operations}")
+        query = writer.trigger(availableNow=True).start()
+        if not query.awaitTermination(QUERY_S_MAX):
+            raise SystemExit("the query does not come to its end")
+    copied = spark.read.format("servicebus").options(**options, queue=queues[-1]).load()
     found = spark.sparkContext.parallelize(range(8), 8).mapPartitions(look_around).collect()
     result = {
         "version": spark.version,

@@ -57,7 +57,7 @@ def found(site: Path, patterns: Iterable[str]) -> Iterator[Path]:
 def test_a_cluster_reads_and_writes_with_nothing_but_the_wheel(
     version: str, options: dict[str, str], make_queue: MakeQueue, tmp_path: Path
 ) -> None:
-    queues = [make_queue(enable_partitioning=True, requires_duplicate_detection=True) for _ in range(2)]
+    queues = [make_queue(enable_partitioning=True, requires_duplicate_detection=True) for _ in range(3)]
     python = make_python(tmp_path / "venv", version)
     home = make_spark_home(tmp_path / "home", spark_of(version) / "pyspark")
     environment = {
