@@ -8,6 +8,7 @@ partition executes a request (`partition`), nor how a batch is executed and comm
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -197,13 +198,19 @@ def _of_transaction(request: Commit) -> tuple[int, int]:
 class Pace:
     """The time that the workers of all stores have used in this turn of the loop. Shared by those of a `Namespace`.
 
-    Without it, sixteen large batches that are ready together are one turn, and connections are heard behind it.
+    Without it, sixteen large batches that are ready together are one turn, and connections are heard behind it. Of
+    those that wait for a turn with time left, the first one goes in the next turn even if small batches have used that
+    up: they may do so in each turn, most likely on a busy machine, where the stopwatch counts what others do.
     """
 
     def __init__(self) -> None:
         self.used_us = 0
         """In this turn; a batch need not `wait` up to TURN_US."""
         self._next_turn = asyncio.Event()
+        self._waiting: deque[object] = deque()
+        """A ticket of each that waits for a turn with time left."""
+        self._first: object = None
+        """The ticket that goes in this turn."""
 
     def add(self, used_us: int) -> None:
         """A worker has worked for so many microseconds without waiting."""
@@ -213,6 +220,7 @@ class Pace:
 
     def _begin_turn(self) -> None:
         self.used_us = 0
+        self._first = self._waiting[0] if self._waiting else None
         self._next_turn.set()
         self._next_turn.clear()  # those that waited go on
 
@@ -221,14 +229,23 @@ class Pace:
         if not self.used_us:
             asyncio.get_running_loop().call_soon(self._begin_turn)
             self.used_us = 1
-        await self._next_turn.wait()
-        while self.used_us > TURN_US:
-            await self._next_turn.wait()
+        await self._wait_for_time()
 
     async def wait(self, *, large: bool) -> None:
         """Large batches wait for a turn that has time left, small ones for the next turn if much is used."""
         if large:
-            while self.used_us > TURN_US:
-                await self._next_turn.wait()
+            if self.used_us > TURN_US:
+                await self._wait_for_time()
         elif self.used_us > SMALL_TURN_US:
             await self._next_turn.wait()  # once: large ones would be ready before it in each
+
+    async def _wait_for_time(self) -> None:
+        assert self.used_us, "no turn would follow"
+        ticket = object()
+        self._waiting.append(ticket)
+        try:
+            await self._next_turn.wait()
+            while self.used_us > TURN_US and self._first is not ticket:
+                await self._next_turn.wait()
+        finally:
+            self._waiting.remove(ticket)

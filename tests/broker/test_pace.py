@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
+
+import pytest
 
 from emubus.broker.address import SubQueue
 from emubus.broker.api import Complete, ReceiveMode
@@ -64,3 +67,26 @@ async def test_receives_of_many_messages_are_large() -> None:
 async def test_small_batches_wait_for_no_turn() -> None:
     assert await executed_by_turn(receive(LARGE_COUNT)) == [6]
     assert await executed_by_turn(settle(LARGE_BYTES // REQUEST_BYTES)) == [6]
+
+
+@pytest.mark.parametrize("pauses", [False, True], ids=["waits", "pauses"])
+async def test_each_turn_takes_a_large_batch_although_small_ones_use_it_up(pauses: bool) -> None:
+    stores, loop = Stores(), asyncio.get_running_loop()
+
+    def use_up() -> None:
+        stores.pace.add(TURN_US + 1)
+        loop.call_soon(use_up)
+
+    async def execute(index: int) -> None:
+        await (stores.pace.pause() if pauses else stores.pace.wait(large=True))
+        stores.order.append(index)
+
+    use_up()
+    tasks = [asyncio.create_task(execute(index)) for index in range(4)]
+    taken: list[int] = []
+    for _ in range(8):
+        await loop_turns(1)
+        taken.append(len(stores.order))
+    assert all(task.done() for task in tasks)
+    assert stores.order == [0, 1, 2, 3]
+    assert max(after - before for before, after in pairwise(taken)) < 3, "they do not go in one turn"
