@@ -28,6 +28,7 @@ class Account:
     __slots__ = (
         "charged_us",
         "granted_count",
+        "granted_us",
         "is_queued",
         "is_working",
         "queue",
@@ -50,6 +51,8 @@ class Account:
         """Steps of its requests that wait; they come before its input, which would only bring more of them."""
         self.granted_count = 0
         """Steps that may go, and have not gone yet."""
+        self.granted_us = 0
+        """What those are expected to take. It is never charged: what is given back would be a place before others."""
         self.slice_us = EXPECTED_US
         """What its next slice is expected to take: as long as the last."""
         self.step_us = EXPECTED_US
@@ -59,7 +62,7 @@ class Account:
     def end_us(self) -> int:
         """Its place once it was served the next time."""
         expected_us = self.step_us if self.steps else self.slice_us
-        return self.charged_us + (expected_us if expected_us < EXPECTED_US else EXPECTED_US)
+        return self.charged_us + self.granted_us + (expected_us if expected_us < EXPECTED_US else EXPECTED_US)
 
 
 class Worker(Protocol):
@@ -252,14 +255,21 @@ class Turns:
     def after_wait(self, worker: Worker, step: asyncio.Future[int]) -> None:
         """A step has waited, and goes now."""
         if step.done() and not step.cancelled():
-            worker.account.granted_count -= 1
-            self.charge(worker, -step.result())
+            account, expected_us = worker.account, step.result()
+            account.granted_count -= 1
+            account.granted_us -= expected_us
+            queue = self._strangers if worker.is_stranger else self._known
+            queue.used_us -= expected_us
 
     def end_step(self, worker: Worker, used_us: int) -> None:
         """A step has gone, and took so long."""
         self.charge(worker, used_us)
         account = worker.account
         account.step_us = max(used_us, account.step_us - account.step_us // 8)
+
+    def end_step_alone(self, worker: Worker, elapsed_us: int) -> None:
+        """A step has gone that nothing waited for; how much of that time it computed is not known."""
+        self.end_step(worker, elapsed_us if elapsed_us < EXPECTED_US else EXPECTED_US)
 
     # ---- turns
 
@@ -288,7 +298,8 @@ class Turns:
             if not step.done():  # else it was cancelled
                 step.set_result(account.step_us)  # it goes in the loop's next turn
                 account.granted_count += 1
-                queue.charge(account, account.step_us)
+                account.granted_us += account.step_us
+                queue.used_us += account.step_us
                 if account.steps or account.wants_turn:
                     queue.put(worker)
                 return
@@ -329,7 +340,8 @@ class _Paced:
                 return
             finally:
                 error = None  # its traceback has this frame: else they keep each other, and what the work held
-                turns.end_step(worker, now_us() - started_us)
+                ended = turns.end_step_alone if wait is None else turns.end_step
+                ended(worker, now_us() - started_us)
             try:
                 yield waited_for
             except BaseException as thrown:

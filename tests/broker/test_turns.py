@@ -24,8 +24,10 @@ class Loop:
 
     def __init__(self) -> None:
         self.now_us = 0
+        self.lost_us = 0
+        """What other programs had of the processor: the stopwatch counts it, too."""
         self.order: list[str] = []
-        self.turns = Turns(SLICE_US, TURN_US, STRANGERS_US, lambda: self.now_us, lambda: self.now_us)
+        self.turns = Turns(SLICE_US, TURN_US, STRANGERS_US, lambda: self.now_us + self.lost_us, lambda: self.now_us)
 
     def works(self, name: str, us: int) -> None:
         self.order.append(name)
@@ -50,7 +52,7 @@ class Peer:
         self.account = Account()
 
     def work_off(self, until_us: int) -> bool:
-        assert until_us == self.loop.now_us + SLICE_US
+        assert until_us == self.loop.now_us + self.loop.lost_us + SLICE_US
         self.loop.works(self.name, self.slice_us)
         self.slices -= 1
         return self.slices > 0
@@ -246,3 +248,37 @@ async def test_an_error_of_a_request_reaches_who_runs_it() -> None:
 
     (result,) = await asyncio.gather(loop.turns.run(Peer(loop, "peer"), request()), return_exceptions=True)
     assert isinstance(result, ValueError)
+
+
+async def test_what_a_busy_machine_took_from_steps_is_no_credit_for_their_peers() -> None:
+    """A step alone is measured by the stopwatch. What was expected of the next one and not used must not put its peer
+    behind the others' place: a sender waited until ten peers had used what they had lost, 7 s."""
+    loop = Loop()
+    peers = [Peer(loop, "heavy") for _ in range(10)]
+
+    async def steps(peer: Peer, lost_us: int) -> None:
+        loop.lost_us += lost_us
+        for _ in range(100):
+            await Turn()
+            loop.works(peer.name, 1_000)
+
+    tasks = []
+    for each in peers:
+        tasks.append(asyncio.create_task(loop.turns.run(each, steps(each, 500_000))))
+        await loop.turn(4)
+    tasks += [asyncio.create_task(loop.turns.run(each, steps(each, 0))) for each in peers for _ in range(20)]
+    await loop.turn(4)
+    light = Peer(loop, "light", slice_us=50)
+    waited_us: list[int] = []
+    for count in range(1, 21):
+        before_us = loop.now_us
+        light.take()
+        while loop.order.count("light") < count:
+            await loop.turn()
+        waited_us.append(loop.now_us - before_us)
+        await loop.turn(2)
+    assert any(not task.done() for task in tasks)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert max(waited_us) <= 4 * TURN_US, waited_us
