@@ -78,6 +78,7 @@ class Connection(asyncio.Protocol):
         self._refusal: BrokerError | None = None  # of the namespace
         self._frames: FrameExchange | None = None
         self._flush_scheduled = False
+        self._flush_follows = False  # in this turn of ours
         self._work: set[asyncio.Task[None]] = set()
         self.account = Account()
         """What the work for this connection costs the loop."""
@@ -96,6 +97,7 @@ class Connection(asyncio.Protocol):
     def _serve_for(self, server: ServerState, number: int) -> None:
         """Let the client have what is that server's."""
         self._server, self._conditions = server, server.conditions
+        self._turn_end = server.broker.turn_end
         shared = server.broker, server.access, server.clock, server.limits, server.conditions, server.aside
         self.context = LinkContext(self, *shared, number, self._memory)
         self._flow, self._log = self.context.flow, self.context.log
@@ -164,18 +166,29 @@ class Connection(asyncio.Protocol):
         if self._lost:
             return False
         data, at, frames, flow, goes_on = self._unread, 0, self._frames, self._flow, True
+        turn_end = self._turn_end if self._server.turns.is_alone else None
+        if turn_end is not None:
+            turn_end.open()
         try:
             if frames is not None and 0 < len(data) <= self._small_bytes and not (self._failed or self._closing):
                 if self._flush_scheduled:
                     self._flush()  # pending transfers: a flow in `data` may lower the credit that they had
+                self._flush_follows = True
                 at = len(data) - len(frames.feed(data, self._portion, until_us))
                 goes_on = (at < len(data) or frames.has_left) and self._clock.stopwatch_us() < until_us
             if goes_on:
                 at = self._handle_in_goes(data, at, until_us)
+            if turn_end is not None:
+                turn_end.run()
             if flow.pending_bytes + flow.unwritten_bytes + flow.partial_bytes > flow.kept_bytes:
                 flow.measure()
             self._flush()
         except Exception as error:
+            if self._flush_follows and self._flush_scheduled:
+                self._loop.call_soon(self._flush_in_time)
+            self._flush_follows = False
+            if turn_end is not None:
+                turn_end.run()
             self.crash(error)
         self._unread = b"" if self._failed or self._closing else data[at:]
         if flow.is_stopped or flow.kept_bytes > FEW_BUFFERS_BYTES:
@@ -461,7 +474,8 @@ class Connection(asyncio.Protocol):
         """Flush once at the end of this turn of the event loop, however often it is asked for."""
         if not self._flush_scheduled and self._frames is not None:
             self._flush_scheduled = True
-            self._loop.call_soon(self._flush_in_time)
+            if not self._flush_follows:
+                self._loop.call_soon(self._flush_in_time)
 
     def _flush_in_time(self) -> None:
         """The end of the turn: flush, and count what that took while others wait."""
@@ -477,7 +491,7 @@ class Connection(asyncio.Protocol):
 
     def _flush(self) -> None:
         """Apply outcomes, write output, let the links that were held go on."""
-        self._flush_scheduled = False
+        self._flush_scheduled = self._flush_follows = False
         frames, flow, context = self._frames, self._flow, self.context
         if frames is None:
             return

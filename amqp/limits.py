@@ -68,6 +68,11 @@ class Limits:
     """How long all strangers together work in one turn, besides. A stranger is a client that must show a token or a key
     and has not yet shown a valid one."""
 
+    alone_us: int = 1_000
+    """A client is alone if so long nobody else was heard: its requests are executed, and answered, before the loop
+    turns (microseconds). Less, and two that take turns share no batch; more, and one that is alone waits for others
+    that do not come. A batch takes about a tenth of it."""
+
     chunk_bytes_max: int = 256 * KIB
     """Input that is handled in one go; the end of a slice is checked after each. It is less for input that costs
     much (`long_go_us`)."""

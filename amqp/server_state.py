@@ -72,7 +72,14 @@ class ServerState:
         self.conditions = Conditions(clock, broker, Network(container, lambda: self.faults.connections()))
         self.faults = Faults(self.connections, self.conditions, self._opened)
         self.turns: Turns = (
-            Turns(limits.slice_us, limits.turn_us, limits.strangers_turn_us, clock.stopwatch_us, clock.computed_us)
+            Turns(
+                limits.slice_us,
+                limits.turn_us,
+                limits.strangers_turn_us,
+                clock.stopwatch_us,
+                clock.computed_us,
+                limits.alone_us,
+            )
             if beside is None
             else beside.turns
         )

@@ -48,6 +48,8 @@ class Broker:
         self.namespace = Namespace(catalog, stores, clock, limits, failpoint, observer, is_elsewhere)
         """The entities at run time, found by address."""
         self.clock = clock
+        self.turn_end = self.namespace.turn_end
+        """For what brings requests: they are executed behind its input if it is `open`."""
         self.messages = Messages(self.namespace)
         self.sessions = Sessions(self.namespace)
         self.transactions = self.namespace.transactions

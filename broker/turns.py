@@ -161,6 +161,7 @@ class Turns:
         strangers_us: int,
         stopwatch_us: Callable[[], int],
         computed_us: Callable[[], int],
+        alone_us: int = 0,
     ) -> None:
         self._slice_us = slice_us
         self.stopwatch_us = stopwatch_us
@@ -168,6 +169,11 @@ class Turns:
         self._known = _Queue(turn_us)
         self._strangers = _Queue(strangers_us)
         self._is_scheduled = False
+        self._heard: Worker | None = None  # the last one whose work did not wait
+        self._alone_us = alone_us
+        self._alone_from_us = 0
+        self.is_alone = False
+        """Whether the peer that works now has been heard alone for at least `alone_us`."""
 
     @property
     def is_contended(self) -> bool:
@@ -185,6 +191,9 @@ class Turns:
             queue.serve_at_once(account)
             account.is_working = True
             started_us = self.stopwatch_us()
+            if worker is not self._heard:
+                self._heard, self._alone_from_us = worker, started_us + self._alone_us
+            self.is_alone = started_us >= self._alone_from_us
             more = worker.work_off(started_us + self._slice_us)
             queue.charge_guess(account, self.stopwatch_us() - started_us)
             if more or queue.used_us >= queue.turn_us:
@@ -209,6 +218,7 @@ class Turns:
         """Run one slice of a peer that has waited."""
         account = worker.account
         account.is_working = True
+        self.is_alone = False
         started_us = self.stopwatch_us()
         if self.is_contended:
             computed_us = self.computed_us()

@@ -126,6 +126,7 @@ class Maintenance:
         loop = asyncio.get_running_loop()
         async with AsyncExitStack() as turns:
             for worker in namespace.workers:
+                worker.store_late()
                 await turns.enter_async_context(worker.idle_lock)
             if namespace.away is not None:
                 raise namespace.away

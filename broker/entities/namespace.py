@@ -29,6 +29,7 @@ from ..partition.state import forwarded_from
 from ..stores.batches import Pace
 from ..stores.committer import Committer
 from ..stores.recovery import Recovery
+from ..stores.turn_end import TurnEnd
 from ..stores.worker import Worker
 from .dispatcher import ReceiveQuota
 from .entity import RECEIVE_REFUSED, SEND_REFUSED, Description, Entity, PartitionHandle, Totals
@@ -67,6 +68,8 @@ class Namespace:
         self.pool = ThreadPoolExecutor(COMMIT_THREADS, thread_name_prefix="commit")
         self._committer = Committer(self.pool, COMMIT_THREADS, clock)
         self._pace = Pace()
+        self.turn_end = TurnEnd()
+        """What the workers do behind the input of a client."""
         self._failpoint = failpoint
         self.observer = observer or NoObserver()
         self.transactions = Transactions(clock, self.limits.messages_per_transaction_max)
@@ -78,7 +81,7 @@ class Namespace:
     def _use_stores(self, catalog: Catalog, stores: Sequence[Store]) -> None:
         self.observer.forget()
         self.catalog = catalog
-        shared = self.clock, self._committer, self._pace
+        shared = self.clock, self._committer, self._pace, self.turn_end
         self.workers = [
             Worker(index, store, *shared, *self._partitions_of_store(index), self._failpoint, self.observer)
             for index, store in enumerate(stores)

@@ -258,7 +258,8 @@ class Settle:
 
     `positions` are those of the tokens in their run. `done(positions, error or None)` follows the commit, once for all
     positions with the same result. Without `done` no caller waits for it, and `positions` may be empty. As an operation
-    of a transaction it ends all locks or none.
+    of a transaction it ends all locks or none. `came_at` is when it came (Unix ms) if it was kept back since: a lock
+    that held then is ended.
     """
 
     tokens: Sequence[bytes]
@@ -266,6 +267,7 @@ class Settle:
     outcome: Outcome
     done: RunDone | None
     sub_queue: SubQueue = SubQueue.ACTIVE
+    came_at: int | None = None
 
     def fail(self, error: BrokerError) -> None:
         """Report the error to the receiver if it waits."""

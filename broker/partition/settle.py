@@ -47,7 +47,8 @@ class SettleHandlers:
 
     def settle(self, request: Settle, turn: Turn) -> None:
         """End each lock of a run on its own: those that can't end so are refused, the others end together."""
-        found = self._state.locks.find_all(request.tokens, turn.now)
+        now = turn.now if request.came_at is None else request.came_at
+        found = self._state.locks.find_all(request.tokens, now)
         refused = NONE_REFUSED
         if not isinstance(request.outcome, Complete):
             refused = self._refused(found, request.outcome)

@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from ..outcomes import Complete
 from ..partition.contract import PartitionRef, ReceiveMode
@@ -49,11 +49,17 @@ what sixteen stores do takes more turns, each with a look at all sockets."""
 SMALL_TURN_US: Final = 8_000
 """Small ones begin until so much is used; stores without a disk never let the loop go else."""
 
+UNCOUNTED_US: Final = 500
+"""So much is added up over turns before the next one begins with nothing: to begin one takes a call of the loop, and a
+message alone would make it each time. A batch that comes then begins as if so much of its turn were used."""
+
 size_bytes_of: Final = attrgetter("size_bytes")  # of a message: a comprehension would be one more frame for each run
 _ADDING: Final = frozenset({Send, Schedule, StoreForwarded, Resubmit, Transfer, SetSessionState})
 _MAY_ADD: Final = frozenset({Commit, ProcessDue})
+_WRITING: Final = frozenset({Send, Schedule, Settle, StoreForwarded, Commit, Resubmit, ClaimMessages})
+_RECEIVING: Final = frozenset({Receive, ReceiveFromSession})
 
-assert TURN_US < SMALL_TURN_US, "a large batch would begin where a small one waits"
+assert UNCOUNTED_US < TURN_US < SMALL_TURN_US, "a large batch would begin where a small one waits, or never"
 assert LARGE_BYTES < BATCH_BYTES_MAX, "a batch would be full before it is large"
 assert REQUEST_BYTES < LARGE_BYTES, "a request that writes nothing but rows beside messages would be large"
 
@@ -111,7 +117,7 @@ def next_batch(requests: Sequence[Submitted]) -> Plan:
         count += 1
         kind = type(request)
         some_add = some_add or kind in _ADDING or (kind in _MAY_ADD and adds(ref, request))
-        if isinstance(request, Receive | ReceiveFromSession) and request.count > LARGE_COUNT:
+        if kind in _RECEIVING and cast("Receive | ReceiveFromSession", request).count > LARGE_COUNT:
             receives_many = True
     # The worker stops after the request that passes the limit.
     expected_bytes = min(expected_bytes, BATCH_BYTES_MAX + largest_bytes)
@@ -155,27 +161,29 @@ def _run_length(request: Request) -> int:
 
 def written_bytes_max(ref: PartitionRef, request: Request | Operation) -> tuple[int, int]:
     """The most bytes that `request` to partition `ref` writes: without copies, and with all copies."""
-    if isinstance(request, Send | Schedule):
-        message_count = len(request.messages)
-        # Small messages cost time, too: the allowance for each limits how long a batch blocks the event loop.
-        size_bytes = REQUEST_BYTES * message_count + sum(map(size_bytes_of, request.messages))
-    elif isinstance(request, Settle):
+    kind = type(request)
+    if kind not in _WRITING:  # first: each message that is received asks
+        return REQUEST_BYTES, REQUEST_BYTES
+    if isinstance(request, Settle):
         size_bytes = REQUEST_BYTES * len(request.tokens)
         return size_bytes, size_bytes
-    elif isinstance(request, ClaimMessages):
+    if isinstance(request, ClaimMessages):
         size_bytes = REQUEST_BYTES * max(1, request.count)
         return size_bytes, size_bytes
-    elif isinstance(request, StoreForwarded):
+    if isinstance(request, Commit):
+        return _of_transaction(request)
+    if isinstance(request, StoreForwarded):
         message_count = len(request.records)
         size_bytes = sum(len(record.stored) for _, record in request.records)
-    elif isinstance(request, Commit):
-        return _of_transaction(request)
     elif isinstance(request, Resubmit):
         ref = request.target
         message_count = len(request.numbers)
         size_bytes = RESUBMITTED_BYTES * message_count
     else:
-        return REQUEST_BYTES, REQUEST_BYTES
+        assert isinstance(request, Send | Schedule)
+        message_count = len(request.messages)
+        # Small messages cost time, too: the allowance for each limits how long a batch blocks the event loop.
+        size_bytes = REQUEST_BYTES * message_count + sum(map(size_bytes_of, request.messages))
     own_bytes = REQUEST_BYTES + size_bytes
     routing = ref.routing
     if routing is None:
@@ -207,6 +215,7 @@ class Pace:
         self.used_us = 0
         """In this turn; a batch need not `wait` up to TURN_US."""
         self._next_turn = asyncio.Event()
+        self._is_scheduled = False  # `_begin_turn`
         self._waiting: deque[object] = deque()
         """A ticket of each that waits for a turn with time left."""
         self._first: object = None
@@ -214,11 +223,16 @@ class Pace:
 
     def add(self, used_us: int) -> None:
         """A worker has worked for so many microseconds without waiting."""
-        if not self.used_us:
-            asyncio.get_running_loop().call_soon(self._begin_turn)
-        self.used_us += used_us or 1
+        self.used_us += used_us
+        if self.used_us > UNCOUNTED_US and not self._is_scheduled:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        self._is_scheduled = True
+        asyncio.get_running_loop().call_soon(self._begin_turn)
 
     def _begin_turn(self) -> None:
+        self._is_scheduled = False
         self.used_us = 0
         self._first = self._waiting[0] if self._waiting else None
         self._next_turn.set()
@@ -226,9 +240,8 @@ class Pace:
 
     async def pause(self) -> None:
         """Let the loop turn, and wait for a turn that has time left."""
-        if not self.used_us:
-            asyncio.get_running_loop().call_soon(self._begin_turn)
-            self.used_us = 1
+        if not self._is_scheduled:
+            self._schedule()
         await self._wait_for_time()
 
     async def wait(self, *, large: bool) -> None:
@@ -240,7 +253,7 @@ class Pace:
             await self._next_turn.wait()  # once: large ones would be ready before it in each
 
     async def _wait_for_time(self) -> None:
-        assert self.used_us, "no turn would follow"
+        assert self._is_scheduled, "no turn would follow"
         ticket = object()
         self._waiting.append(ticket)
         try:

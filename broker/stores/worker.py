@@ -10,7 +10,8 @@ Owned by the `Namespace`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -24,18 +25,20 @@ from ..errors import BrokerError, Condition
 from ..partition.contract import Delays, NoObserver, Observer, PartitionRef
 from ..partition.partition import Partition
 from ..partition.records import STATE, STATE_KEY, Counters, Home
-from ..partition.requests import DeleteRows, ExpireLocks, Request, Send, must_be_retried
+from ..partition.requests import DeleteRows, ExpireLocks, Receive, Request, Send, Settle, must_be_retried
 from ..partition.state import forwarded_from
-from .batch_runner import BatchRunner
+from .batch_runner import BatchRunner, MessageCounts
 from .batches import Pace, Submitted, split_receives
 from .committer import Committer
 from .first_rows import first_rows
 from .health import StoreHealth
+from .late_completions import LateCompletions
 from .matching import Matching
 from .open_partitions import OpenPartitions
 from .outage import Outage, OutageKind
 from .recovery import Failure
 from .timers import StoreTimers
+from .turn_end import TurnEnd
 
 BATCH_REQUESTS_MAX: Final = 1000  # taken from the inbox at a time
 RETRY_AFTER_MS: Final = 250  # after a failed commit
@@ -47,8 +50,8 @@ class Worker:
     """Drives the partitions of `store`, which is messaging store `index`.
 
     `resolve(queue_id)` returns a queue's partition in this store, None for a deleted queue; `partitions()` returns all
-    of them. `committer` commits for stores that block; it and `pace` are those of all workers. `failpoint(name)` marks
-    a step of the commit for tests. `observer` learns what happens to messages.
+    of them. `committer` commits for stores that block; it, `pace` and `turn_end` are those of all workers.
+    `failpoint(name)` marks a step of the commit for tests. `observer` learns what happens to messages.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Worker:
         clock: Clock,
         committer: Committer,
         pace: Pace,
+        turn_end: TurnEnd,
         resolve: Callable[[int], PartitionRef | None],
         partitions: Callable[[], Iterable[PartitionRef]],
         failpoint: Callable[[str], None],
@@ -72,6 +76,11 @@ class Worker:
         self._inbox: list[Submitted] = []
         self._to_retry: list[Submitted] = []  # before the inbox, once the store works
         self._waiting: asyncio.Future[None] | None = None  # while there is nothing to do; `_wake` ends it
+        self._turn_end = turn_end
+        self._is_called = False  # `_work` is, at the end of the turn
+        self._begun: _Begun | None = None  # what `_work` has begun, and the task goes on with
+        self._late = LateCompletions(clock, self._store_late)
+        self._observer = observer or NoObserver()
         self._task: asyncio.Task[None] | None = None
         self._timers = StoreTimers(clock, self._locks_ended, self._wake)
         self._stopping = False
@@ -88,10 +97,10 @@ class Worker:
             self._open,
             self._timers,
             self,
-            observer or NoObserver(),
+            self._observer,
             failpoint,
         )
-        self.commit_stats, self.message_counts = self._runner.commit_stats, self._runner.message_counts
+        self.commit_stats = self._runner.commit_stats
         self._matching = Matching(clock, pace, self._enter)
 
     # ---- the interface for the broker
@@ -114,6 +123,8 @@ class Worker:
         """Finish the inbox, then close the store; later requests fail."""
         self.end_outage()
         self._matching.release_all()
+        self._late.stop()
+        self._inbox += self._late.take_all()
         self._stopping = True
         self._wake()
         if self._task is not None:
@@ -154,6 +165,12 @@ class Worker:
         """Whether a commit waits for the disk; any thread may ask."""
         return self._runner.is_committing and self.idle_lock.locked()
 
+    @property
+    def message_counts(self) -> MessageCounts:
+        """What became of the messages of each queue."""
+        self.store_late()
+        return self._runner.message_counts
+
     def submit(self, ref: PartitionRef, request: Request) -> None:
         """Add `request` to the inbox; while the store is down or fails, fail it or keep it for a retry.
 
@@ -169,11 +186,35 @@ class Worker:
             error = service_errors.store_unavailable(self.index, self.trouble or "")
             asyncio.get_running_loop().call_soon(request.fail, error)
             return
+        if type(request) is Settle and self._keeps_back(ref, request):
+            return
+        if self._late.waiting and type(request) is not Receive:
+            self._inbox += self._late.take_all()
         # Only a topic has rules that take long.
         if type(request) is not Send or ref.routing is None or not self._matching.takes(ref, request):
             self._inbox.append((ref, request))
-            if self._waiting is not None:
-                self._wake()
+            self._call()
+
+    def _keeps_back(self, ref: PartitionRef, request: Settle) -> bool:
+        # An observer hears of things when they happen, and an outage shows what is lost.
+        return self._health.outage is None and self._late.takes(ref, request)
+
+    def store_late(self) -> None:
+        """Execute what was kept back (`late_completions`), as far as it need not wait for something."""
+        if self._late.waiting:
+            self._store_late()
+            if self._task is not None:
+                self._work()
+
+    def _store_late(self) -> None:
+        self._inbox += self._late.take_all()
+        self._call()
+
+    def _call(self) -> None:
+        """Have the inbox looked at, at the end of this turn."""
+        if self._waiting is not None and not self._is_called:
+            self._is_called = True
+            self._turn_end.call(self._work)
 
     def _enter(self, ref: PartitionRef, request: Request) -> None:
         """Add a request to the inbox."""
@@ -218,18 +259,22 @@ class Worker:
 
     def view(self) -> View:
         """Open a view of the committed rows (see `storage.View`). Raises StoreError."""
+        self.store_late()
         return self._store.view()
 
     def partition(self, queue_id: int) -> Partition | None:
         """The open partition of a queue, for reading only; None if it is not open."""
+        self.store_late()
         return self._open.by_queue_id.get(queue_id)
 
     def open_partitions(self) -> Sequence[Partition]:
         """The partitions in memory, for reading only."""
+        self.store_late()
         return list(self._open.by_queue_id.values())
 
     def counters(self, queue_id: int) -> Counters:
         """The counters of a queue's partition, from memory or from the store. Raises StoreError."""
+        self.store_late()
         partition = self._open.by_queue_id.get(queue_id)
         if partition is not None:
             return partition.counters
@@ -247,6 +292,7 @@ class Worker:
 
     def last_activity_at(self, queue_id: int) -> int:
         """The last use of a queue's partition (Unix ms), 0 if unused since the start."""
+        self.store_late()
         return self._open.last_activity_at(queue_id)
 
     def description_changed(self, queue_id: int) -> None:
@@ -258,14 +304,14 @@ class Worker:
     def remove(self, queue_id: int) -> None:
         """Close the partition of a deleted queue."""
         self._open.remove(queue_id)
-        self.message_counts.remove(queue_id)
+        self._runner.message_counts.remove(queue_id)
 
     # ---- the loop
 
     async def _run(self) -> None:
         health, loop = self._health, asyncio.get_running_loop()
         while True:
-            if health.is_failing or (not self._inbox and not self._timers.is_due):
+            if self._begun is None and (health.is_failing or (not self._inbox and not self._timers.is_due)):
                 if self._stopping:
                     return
                 if self._flush_wanted and health.outage is None and not health.is_failing:
@@ -274,16 +320,52 @@ class Worker:
                 self._waiting = loop.create_future()
                 await self._waiting  # `_resume` wakes a store that was failing
                 continue
-            async with self.idle_lock:
-                inbox = self._inbox
-                requests, self._inbox = inbox[:BATCH_REQUESTS_MAX], inbox[BATCH_REQUESTS_MAX:]
-                if self._timers.is_due and not self._add_due(requests):
-                    continue
-                if len(requests) == 1 or not self._store.waits:  # deliveries would gain nothing by a batch of their own
-                    await self._runner.run(requests)
-                else:
-                    for part in split_receives(requests):
-                        await self._runner.run(part)
+            if self._begun is not None:
+                begun, self._begun = self._begun, None
+                await begun
+            else:
+                await self._round()
+
+    async def _round(self) -> None:
+        """Execute what is in the inbox, and what is due."""
+        async with self.idle_lock:
+            if self._timers.is_due:
+                self._inbox += self._late.take_all()
+            inbox = self._inbox
+            requests, self._inbox = inbox[:BATCH_REQUESTS_MAX], inbox[BATCH_REQUESTS_MAX:]
+            if self._timers.is_due and not self._add_due(requests):
+                return
+            if len(requests) == 1 or not self._store.waits:  # deliveries would gain nothing by a batch of their own
+                await self._runner.run(requests)
+            else:
+                for part in split_receives(requests):
+                    await self._runner.run(part)
+
+    def _work(self) -> None:
+        """Begin a round here and now, without a turn of the loop; the task goes on with one that waits for something.
+
+        Only what the task would do next, and nothing of what is rare: an outage is timed by the task that waits for it.
+        """
+        self._is_called = False
+        waiting, health = self._waiting, self._health
+        if waiting is None or waiting.done() or not self._inbox:
+            return
+        if self._stopping or not health.available or health.outage is not None:
+            self._wake()
+            return
+        self._waiting = None  # the task is not to be woken meanwhile
+        steps = self._round()
+        try:
+            waits_for = steps.send(None)
+        except StopIteration:
+            pass
+        except BaseException as error:
+            self._begun = _Begun(None, error)
+        else:
+            self._begun = _Begun(steps, waits_for)
+        self._waiting = waiting
+        if self._begun is not None or self._inbox or self._timers.is_due or self._flush_wanted or health.is_failing:
+            self._wake()
 
     def _wake(self) -> None:
         """Have the loop look at the requests that wait."""
@@ -351,7 +433,7 @@ class Worker:
         self._clock.call_at(self._clock.now_ms() + RETRY_AFTER_MS, lambda: self._resume(refs))
 
     def _refuse_inbox(self) -> None:
-        requests, self._inbox = self._inbox, []
+        requests, self._inbox = [*self._inbox, *self._late.take_all()], []
         self.answer(requests, service_errors.store_unavailable(self.index, self.trouble or ""))
 
     def _resume(self, refs: Iterable[PartitionRef]) -> None:
@@ -371,3 +453,33 @@ class Worker:
             self.submit(self._open.refs[queue_id], ExpireLocks())
         else:
             self._timers.unwatched.discard(queue_id)
+
+
+class _Begun:
+    """A coroutine that was begun outside a task and waits for a future: a task that awaits this goes on with it.
+
+    Without a coroutine the error that it has ended with is raised there.
+    """
+
+    __slots__ = ("_steps", "_waits_for")
+
+    def __init__(self, steps: Coroutine[object, None, None] | None, waits_for: object) -> None:
+        self._steps = steps
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[object, None, None]:
+        steps, waits_for = self._steps, self._waits_for
+        if steps is None:
+            assert isinstance(waits_for, BaseException)
+            raise waits_for
+        while True:
+            try:
+                yield waits_for
+            except BaseException as error:
+                step = partial(steps.throw, error)
+            else:
+                step = partial(steps.send, None)
+            try:
+                waits_for = step()
+            except StopIteration:
+                return

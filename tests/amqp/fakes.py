@@ -18,6 +18,7 @@ from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.profiles import Profile, limits_for
 from emubus.broker.repeated_lines import RepeatedLines
 from emubus.broker.service_errors import lock_lost, name_of, not_found, too_large
+from emubus.broker.stores.turn_end import TurnEnd
 
 from .fake_verbs import FakeVerbs
 
@@ -167,6 +168,7 @@ class FakeBroker(FakeVerbs):
         super().__init__()
         self.namespace = self.messages = self  # whose verbs these are, too
         self.queues = {"q": FakeQueue()}
+        self.turn_end = TurnEnd()
         self.refusals = RefusalLog(lambda: self.queues)
         self.lines = RepeatedLines(Clock(manual=True))
         self.now_ms = 1_000_000

@@ -24,7 +24,7 @@ from emubus.broker.model.descriptions import (
 from emubus.codec.encode import encode, encode_described
 from emubus.codec.types import Array, Described, Int, Long, Symbol, Timestamp, Uint, Ulong
 
-from ..broker.namespace import open_broker
+from ..broker.namespace import loop_turns, open_broker
 from .asking import Asker, sections
 from .fakes import FakeBroker
 from .wire import (
@@ -598,3 +598,20 @@ async def test_a_disabled_entity_detaches_its_links_and_refuses_new_ones(four_li
     assert {each.get(2).value[0] for each in detaches} == {"com.microsoft:entity-disabled"}
     _, detach = four_links.wire.attach_sender("q", handle=5)
     assert detach.get(2).value[0] == "com.microsoft:entity-disabled"
+
+
+async def test_a_client_that_is_alone_is_answered_with_its_input(both: Together) -> None:
+    """All of it in one write each: a message and its outcome, a credit and the message, an outcome and its answer."""
+    await loop_turns(3)  # the workers wait
+    wire = Wire(broker=cast("FakeBroker", both.broker), clock=both.clock, answers_at_once=True)
+    wire.open()
+    wire.attach_sender("q", handle=0)
+    wire.write(wire.transfer(message("m"), handle=0))
+    (outcome,) = wire.read()
+    assert (outcome.code, outcome.get(4)) == (DISPOSITION, accepted)
+    attach, *_, transfer = wire.attach_receiver("q", 1, credit=1)
+    assert (attach.code, transfer.code, body(transfer)) == (ATTACH, TRANSFER, "m")
+    wire.dispose(accepted, transfer.get(1))
+    (answer,) = wire.read()
+    assert (answer.code, answer.get(4)) == (DISPOSITION, accepted)
+    assert await wire.turn(12) == []

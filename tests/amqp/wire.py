@@ -103,6 +103,8 @@ class Wire:
     """Why clients of JMS 2.0 may not connect."""
     is_paced: bool = False
     """Whether input is handled in slices of time: otherwise whatever is written is handled at once."""
+    answers_at_once: bool = False
+    """Whether the broker's answers come before `write` returns, as with one client; otherwise they take a turn."""
 
     def __post_init__(self) -> None:
         limits = (
@@ -110,6 +112,7 @@ class Wire:
             if self.is_paced
             else replace(self.limits, slice_us=UNPACED_US, turn_us=UNPACED_US, strangers_turn_us=UNPACED_US)
         )
+        limits = replace(limits, alone_us=0 if self.answers_at_once else UNPACED_US)
         self.state = ServerState(as_broker(self.broker), self.access, self.clock, limits, jms_refusal=self.jms_refusal)
         self.connections = self.state.connections
         self.ledger = self.ledger or Ledger(self.clock)

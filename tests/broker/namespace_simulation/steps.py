@@ -45,8 +45,11 @@ HOMES = {
     c.DEAD_LETTERS: ("/$DeadLetterQueue", DEAD_LETTER),
     c.TRANSFER_DEAD_LETTERS: ("/$Transfer/$DeadLetterQueue", TRANSFER_DEAD_LETTER),
 }
+UNANSWERED = "complete, unanswered"
+
 OUTCOMES: dict[str, tuple[Callable[[], Outcome], str]] = {
     "complete": (Complete, "taken"),
+    UNANSWERED: (Complete, "taken"),
     "abandon": (Abandon, ""),
     "release": (Release, ""),
     "defer": (Defer, "deferred"),
@@ -437,7 +440,14 @@ class Run:
         item = held.item
         is_there = item in self.model.items.get(item.label, ()) and held.life == self.world.life
         is_locked = is_there and item.lock_until > self.model.now and item.token == held.token
-        make, _ = OUTCOMES[command.outcome]
+        make, what = OUTCOMES[command.outcome]
+        if (
+            command.outcome == UNANSWERED
+        ):  # it comes late; not at all if a store refuses, or the broker is killed before
+            entity.settle([held.token], make(), None)
+            if is_there:
+                item.doubts.add(what)
+            return
         answer = Answer()
         entity.settle([held.token], make(), alone(answer.give))
         self._pending.append(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import random
 import traceback
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -19,7 +19,7 @@ import structlog
 from emubus.broker import ids
 from emubus.broker.api import Home, Outage, OutageKind
 from emubus.broker.broker import Broker
-from emubus.broker.clock import Clock
+from emubus.broker.clock import Clock, Timer
 from emubus.broker.errors import BrokerError
 from emubus.broker.message.stored import application_properties, parse_stored
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
@@ -43,12 +43,16 @@ LONG_US, LONG_PART = 3_000, 0.1
 
 
 class UnevenClock(Clock):
-    """Stands still; what takes long on its stopwatch is chance, the same in each run: workers wait for turns by it."""
+    """Stands still but for commands, and so does elapsed time; what takes long on its stopwatch is chance, the same in
+    each run: workers wait for turns by it."""
 
     def __init__(self, now: int) -> None:
         super().__init__(start_at=now, frozen=True)
         self._chance = random.Random(now)
         self._stopwatch_us = 0
+
+    def call_after(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        return self.call_at(self.now_ms() + delay_ms, callback)
 
     def stopwatch_us(self) -> int:  # type: ignore[override]
         """Microseconds; sometimes more than a turn has."""
