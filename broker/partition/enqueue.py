@@ -35,7 +35,7 @@ from .records import (
     message_key,
     session_number_key,
 )
-from .requests import CancelScheduled, ProcessDue, Reserve, Schedule, Send
+from .requests import CancelScheduled, ProcessDue, Reserve, Schedule, Send, size_bytes_of
 from .sessions import MessageSessions
 from .state import PartitionState, expiry, min_ttl
 from .turn import Turn
@@ -51,7 +51,7 @@ class Origin(NamedTuple):
 
 
 NEW: Final = Origin()
-size_bytes_of: Final[Callable[[Message], int]] = attrgetter("size_bytes")
+form_of: Final[Callable[[Message], bytes | None]] = attrgetter("form")
 scheduled_for: Final[Callable[[Message], int | None]] = attrgetter("scheduled_enqueue_at")
 SCHEDULED_HERE: Final = Origin(was_scheduled=True)
 
@@ -76,10 +76,11 @@ class EnqueueHandlers:
         messages = request.messages
         if request.matches:
             turn.matches.update(request.matches)
-        error = self.refusal(messages, turn)
+        error = self.refusal(messages, turn, request.total_bytes())
         if error is None:
-            if request.numbered is None and self._appends(messages):
-                self._append(request, turn)
+            forms = list(filter(None, map(form_of, messages)))
+            if request.numbered is None and self._appends(messages, forms):
+                self._append(request, forms, turn)
             else:
                 numbers = self.store_all(messages, turn, origin=request)
                 if request.numbered is not None:
@@ -99,26 +100,26 @@ class EnqueueHandlers:
                 self._note_refused(part, error, turn)
             turn.effects.append((partial(part.ended, part), error))
 
-    def _appends(self, messages: Sequence[Message]) -> bool:
-        """Whether the messages only go to the end of the ready queue."""
+    def _appends(self, messages: Sequence[Message], forms: Sequence[bytes]) -> bool:
+        """Whether the messages only go to the end of the ready queue; `forms` are those of the ones that have one."""
         description = self._state.ref.description
         return (
             isinstance(description, QueueDescription)
             and not description.requires_session
             and not description.requires_duplicate_detection
             and description.forward_to is None
-            and set(map(scheduled_for, messages)) == {None}
+            and (len(forms) == len(messages) or set(map(scheduled_for, messages)) == {None})  # no form has a schedule
         )
 
     def _note_refused(self, run: Send, error: BrokerError, turn: Turn) -> None:
         ref, nowhere = self._state.ref, [None] * len(run.messages)
         turn.note(EventKind.REFUSED, ref, nowhere, run.messages, reason=error.description, by=run.by)
 
-    def _append(self, request: Send, turn: Turn) -> None:
+    def _append(self, request: Send, forms: Sequence[bytes], turn: Turn) -> None:
         """Store messages that `_appends` approved: `store_all` for a run, at a lower cost for each message."""
         state, messages = self._state, request.messages
         state.mark_used(turn.now)
-        number, rows = state.put_new(messages, turn)
+        number, rows = state.put_new(messages, forms, turn)
         if turn.events is not None:
             numbers = range(number, number + len(rows))
             turn.note(EventKind.SENT, state.ref, numbers, messages, by=request.by, others_left=request.left)
@@ -128,9 +129,14 @@ class EnqueueHandlers:
         if not ready_queue.announced:
             state.announce_ready(ready_queue, turn)
 
-    def refusal(self, messages: Sequence[Message], turn: Turn) -> BrokerError | None:
-        """The error if these messages would exceed the entity's size. Copies of a topic's, each counted once, may."""
-        state, size_bytes = self._state, sum(map(size_bytes_of, messages))
+    def refusal(self, messages: Sequence[Message], turn: Turn, size_bytes: int | None = None) -> BrokerError | None:
+        """The error if these messages, of `size_bytes` in all, would exceed the entity's size.
+
+        Copies of a topic's, each counted once, may.
+        """
+        state = self._state
+        if size_bytes is None:
+            size_bytes = sum(map(size_bytes_of, messages))
         if size_bytes > LARGE_ROW_BYTES:
             size_bytes += large_bytes_of(map(size_bytes_of, messages))
         used = state.rows.counters.size_bytes if state.rows.total is None else state.bytes_used(turn.view)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Protocol
+from operator import attrgetter
+from typing import Final, Protocol
 
 from ..address import SubQueue
 from ..errors import BrokerError
@@ -36,6 +37,8 @@ Done = Callable[[BrokerError | None], None]
 Numbered = Callable[[list[int | None]], None]
 RunDone = Callable[[Sequence[int], BrokerError | None], None]
 """Gets the outcome of deliveries or dispositions of a run, by their positions in it; once for each position."""
+size_bytes_of: Final[Callable[[Message], int]] = attrgetter("size_bytes")
+"""The size of a message: a comprehension would be one more frame for each run."""
 
 
 def alone(done: Done) -> RunDone:
@@ -104,13 +107,21 @@ class Send:
     left: int | None = None  # other partitions that may take it; None for a part with keys
     by: str = ""  # the client
     matches: Mapping[int, object] | None = None  # of a topic's messages by their identities, if they are known
+    summed_bytes: int = -1  # of the messages, once `total_bytes` has been asked
+
+    def total_bytes(self) -> int:
+        """The bytes of all messages: the plan of a batch asks, and the partition."""
+        if self.summed_bytes < 0:
+            self.summed_bytes = sum(map(size_bytes_of, self.messages))
+        return self.summed_bytes
 
     def fail(self, error: BrokerError) -> None:
         """Report that the part is refused."""
         self.ended(self, error)
 
     def slice(self, start: int, stop: int) -> Send:
-        return replace(self, messages=self.messages[start:stop], positions=self.positions[start:stop])
+        messages, positions = self.messages[start:stop], self.positions[start:stop]
+        return replace(self, messages=messages, positions=positions, summed_bytes=-1)
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -6,10 +6,8 @@ handlers do (`enqueue`, `outbox`, `receive`, `settle`, `sessions`). Owned by a `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import repeat
-from operator import attrgetter
-from typing import Final
 
 from ..address import SubQueue
 from ..message.message import INSTANT_MS_MAX, Message
@@ -49,9 +47,6 @@ from .turn import Turn
 
 REASON_EXPIRED = "TTLExpiredException"
 TEXT_EXPIRED = "The message expired and was dead lettered."
-
-
-form_of: Final[Callable[[Message], bytes | None]] = attrgetter("form")
 
 
 class PartitionState:
@@ -228,14 +223,15 @@ class PartitionState:
             self.rows.put_due(record.expires_at, Due.EXPIRE, number, turn)
         return row
 
-    def put_new(self, messages: Sequence[Message], turn: Turn) -> tuple[int, Sequence[tuple[bytes, bytes]]]:
+    def put_new(
+        self, messages: Sequence[Message], forms: Sequence[bytes], turn: Turn
+    ) -> tuple[int, Sequence[tuple[bytes, bytes]]]:
         """Store new messages as active with their expiries; the caller updates the ready queue.
 
-        Returns the number of the first, and the keys and rows.
+        `forms` are the forms of those that have one. Returns the number of the first, and the keys and rows.
         """
         default_ttl_ms = self.ref.description.default_ttl_ms
         first = number = self.rows.take_numbers(len(messages))
-        forms = list(filter(None, map(form_of, messages)))
         if default_ttl_ms is None and len(forms) == len(messages):
             rows = active_rows(self.queue_id, number, turn.now, forms)
         else:
@@ -316,9 +312,11 @@ class Rows:
         return message_key(self.queue_id, home, number)
 
     def put(self, home: Home, rows: Sequence[tuple[bytes, bytes]], turn: Turn) -> None:
-        """Store new messages (key and row) in `home`."""
-        turn.rows.extend(rows)
+        """Store new messages (key and row) in `home`, in the order of their keys."""
         size_bytes = sum(map(len, map(value_of, rows)))
+        turn.rows.extend(rows)
+        turn.row_bytes += size_bytes
+        turn.row_runs += 1
         large_bytes = 0 if size_bytes <= LARGE_ROW_BYTES else large_bytes_of(map(len, map(value_of, rows)))
         self._count(home, len(rows), size_bytes, large_bytes, turn)
 

@@ -13,7 +13,7 @@ from typing import Protocol
 from ..message.message import Message
 from .contract import Counted, Counts, Delays, Event, EventKind, Observer, PartitionRef, new_event
 from .ready_queue import Reader
-from .records import MESSAGES, STATE, STATE_KEY, Counters, value_of
+from .records import MESSAGES, STATE, STATE_KEY, Counters
 
 
 class Writer(Protocol):
@@ -43,14 +43,14 @@ class Turn:
     and `view`, the rows as they are with the changes of the requests before. What a request changes itself shows in the
     view only after it.
 
-    It leaves: `rows` (new rows of the `messages` table, key and row), `changes` (table, key, value or None to delete)
-    and `removed` (keys of the `messages` table to delete), written in this order after each request: a request may
-    replace a row and then remove it, but stores no row under a key that it has removed. `touched` has the changed
-    counters by queue id. `effects` are calls with their argument, which the worker makes after the commit, on the
-    event-loop thread. `counts` are for the counters of entities, `events` for an observer; None without one. `next_due`
-    is the earliest instant (Unix ms) that the changes added to the `due` table, or None. `matches` has those of a
-    topic's messages that were found before the batch, by the identity of the message, which lives as long as the batch
-    (`Send.matches`).
+    It leaves: `rows` (new rows of the `messages` table, key and row: `row_runs` runs, each in order, of `row_bytes` in
+    all), `changes` (table, key, value or None to delete) and `removed` (keys of the `messages` table to delete). They
+    are written in this order after each request: a request may replace a row and then remove it, but stores no row
+    under a key that it has removed. `touched` has the changed counters by queue id. `effects` are calls with their
+    argument, which the worker makes after the commit, on the event-loop thread. `counts` are for the counters of
+    entities, `events` for an observer; None without one. `next_due` is the earliest instant (Unix ms) that the changes
+    added to the `due` table, or None. `matches` has those of a topic's messages that were found before the batch, by
+    the identity of the message, which lives as long as the batch (`Send.matches`).
     """
 
     __slots__ = (
@@ -63,6 +63,8 @@ class Turn:
         "next_due",
         "now",
         "removed",
+        "row_bytes",
+        "row_runs",
         "rows",
         "touched",
         "view",
@@ -75,6 +77,7 @@ class Turn:
         self.delays = delays
         self.matches: dict[int, object] = {}
         self.rows: list[tuple[bytes, bytes]] = []
+        self.row_bytes = self.row_runs = 0
         self.removed: list[bytes] = []
         self.changes: list[tuple[str, bytes, bytes | None]] = []
         self.effects: list[tuple[Callable[..., None], object]] = []
@@ -86,9 +89,10 @@ class Turn:
         """Write the changes to `batch` and forget them; return about how many bytes they have, 0 for no change."""
         written_bytes = 0
         if self.rows:
-            self.rows.sort()  # the copies of a topic are of several queues; a run is in order already
+            if self.row_runs > 1:  # a run is in order already; the copies of a topic are of several queues
+                self.rows.sort()
             batch.put_rows(MESSAGES, self.rows)
-            written_bytes = sum(map(len, map(value_of, self.rows)))
+            written_bytes, self.row_bytes, self.row_runs = self.row_bytes, 0, 0
             self.rows = []
         if self.changes:
             put, delete = batch.put, batch.delete

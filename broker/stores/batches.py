@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Final, NamedTuple, cast
 
 from ..outcomes import Complete
@@ -30,6 +29,7 @@ from ..partition.requests import (
     Settle,
     StoreForwarded,
     Transfer,
+    size_bytes_of,
 )
 
 Submitted = tuple[PartitionRef, Request]
@@ -53,7 +53,6 @@ UNCOUNTED_US: Final = 500
 """So much is added up over turns before the next one begins with nothing: to begin one takes a call of the loop, and a
 message alone would make it each time. A batch that comes then begins as if so much of its turn were used."""
 
-size_bytes_of: Final = attrgetter("size_bytes")  # of a message: a comprehension would be one more frame for each run
 _ADDING: Final = frozenset({Send, Schedule, StoreForwarded, Resubmit, Transfer, SetSessionState})
 _MAY_ADD: Final = frozenset({Commit, ProcessDue})
 _WRITING: Final = frozenset({Send, Schedule, Settle, StoreForwarded, Commit, Resubmit, ClaimMessages})
@@ -183,7 +182,8 @@ def written_bytes_max(ref: PartitionRef, request: Request | Operation) -> tuple[
         assert isinstance(request, Send | Schedule)
         message_count = len(request.messages)
         # Small messages cost time, too: the allowance for each limits how long a batch blocks the event loop.
-        size_bytes = REQUEST_BYTES * message_count + sum(map(size_bytes_of, request.messages))
+        own_bytes = request.total_bytes() if isinstance(request, Send) else sum(map(size_bytes_of, request.messages))
+        size_bytes = REQUEST_BYTES * message_count + own_bytes
     own_bytes = REQUEST_BYTES + size_bytes
     routing = ref.routing
     if routing is None:

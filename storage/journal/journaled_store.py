@@ -16,6 +16,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -55,6 +56,9 @@ both halves of the journal have, so one may have a large part of it. `bench/foot
 
 assert PENDING_BYTES_MAX <= HALF_BYTES // 2, "the rows of one store would fill a lap, and have all others flushed"
 assert JOURNALED_BYTES_MAX <= UNSYNCED_BYTES_MAX <= HALF_BYTES // 16, "a half has room for a batch of each store"
+
+
+key_of: Final[Callable[[Row], bytes]] = itemgetter(0)
 
 
 class RowLayer:
@@ -357,10 +361,12 @@ class JournaledBatch(Closing):
 
     def put_rows(self, table: str, rows: Sequence[Row]) -> None:
         changes = self._rows(table)
-        for key, value in rows:
-            if not 0 < len(key) <= KEY_BYTES_MAX:
-                raise _bad_key(key)
-            changes[key] = bytes(value)
+        lengths = set(map(len, map(key_of, rows)))  # in C: a loop would be the dearest step of a run's messages
+        if lengths and not 0 < min(lengths) <= max(lengths) <= KEY_BYTES_MAX:
+            refused = next(at for at, (key, _) in enumerate(rows) if not 0 < len(key) <= KEY_BYTES_MAX)
+            changes.update(rows[:refused])  # as every store does
+            raise _bad_key(rows[refused][0])
+        changes.update(rows)
 
     def delete_rows(self, table: str, keys: Sequence[bytes]) -> None:
         changes = self._rows(table)
