@@ -10,11 +10,11 @@ import os
 import resource
 import struct
 import sys
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from .checksum import crc32
 from .folder import wait_for_disk
 
 # A disk with less room than this counts as full if a write fails without a reason.
@@ -91,7 +91,7 @@ def checksum(data_file: Path) -> int:
     value = 0
     with data_file.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
-            value = zlib.crc32(chunk, value)
+            value = crc32(chunk, value)
     return value
 
 

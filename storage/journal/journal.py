@@ -45,7 +45,6 @@ import errno
 import os
 import struct
 import threading
-import zlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -53,6 +52,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, cast
 
+from ..checksum import crc32
 from ..folder import make_private_file, wait_for_disk
 from .rows import ROW_BYTES, Rows
 from .writing import DiskWriter, PythonWriter, Writes, Written
@@ -190,7 +190,7 @@ class Journal:
         self.path = file
         self._file_name = str(file)
         self.waits = waits
-        self._seed = zlib.crc32(journal_id.encode())
+        self._seed = crc32(journal_id.encode())
         self._wanted: dict[str, Callable[[], object]] = {}
         # The file, changed by the thread that holds `_lock`: the one that writes a group.
         self._lock = threading.Lock()
@@ -322,7 +322,7 @@ class Journal:
             number = self._next_number
             self._next_number += len(entries)
         rest = GROUP.pack(GROUP_MAGIC, 0, size, lap, number, len(entries), durable_bytes)[CHECKED_FROM:]
-        checksum = zlib.crc32(body, zlib.crc32(rest, self._seed))
+        checksum = crc32(body, crc32(rest, self._seed))
         group = b"".join([GROUP_MAGIC, checksum.to_bytes(4, "little"), rest, body])
         end = grown_bytes = used_bytes + size
         if end > self._grown_bytes[lap % 2]:
@@ -488,14 +488,14 @@ def title_of(journal_id: str, magic: bytes = MAGIC) -> bytes:
 
 def head_of(journal_id: str) -> bytes:
     """Return the head of a new journal's file, in its first lap."""
-    head = title_of(journal_id).ljust(LAP_PLACES[1], b"\0") + lap_record(1, 0, zlib.crc32(journal_id.encode()))
+    head = title_of(journal_id).ljust(LAP_PLACES[1], b"\0") + lap_record(1, 0, crc32(journal_id.encode()))
     return head.ljust(HEAD_BYTES, b"\0")
 
 
 def lap_record(lap: int, used_before: int, seed: int) -> bytes:
     """Return the record of a lap that begins: the one before has used so many bytes of its half."""
     rest = LAP.pack(LAP_MAGIC, 0, lap, used_before)[CHECKED_FROM:]
-    return LAP_MAGIC + zlib.crc32(rest, seed).to_bytes(4, "little") + rest
+    return LAP_MAGIC + crc32(rest, seed).to_bytes(4, "little") + rest
 
 
 def _packed(store: str, rows: Rows) -> bytes:

@@ -22,12 +22,12 @@ may have got pages of the last second in any order; what is read is the beginnin
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from ..checksum import crc32
 from ..folder import wait_for_disk
 from .journal import (
     CHECKED_FROM,
@@ -129,7 +129,7 @@ def recovered(content: bytes, journal_id: str) -> Recovered:
     if len(content) != HEAD_BYTES + 2 * HALF_BYTES:
         sizes = f"{len(content)} bytes instead of {HEAD_BYTES + 2 * HALF_BYTES}"
         raise UnreadableJournalError(Case.TITLE, f"it has {sizes}")
-    seed = zlib.crc32(journal_id.encode())
+    seed = crc32(journal_id.encode())
     lap, used_before = _newest_lap(content, seed)
     before = _Lap(content, lap - 1, seed, is_1, used_before)
     if before.end != used_before:
@@ -217,7 +217,7 @@ def _group_at(half: memoryview, at: int, seed: int, is_1: bool) -> _Group | None
     magic, checksum, size, lap, number, count, *more = head.unpack_from(half, at)
     if magic != GROUP_MAGIC or not head.size <= size <= len(half) - at:
         return None
-    if zlib.crc32(half[at + CHECKED_FROM : at + size], seed) != checksum:
+    if crc32(half[at + CHECKED_FROM : at + size], seed) != checksum:
         return None
     return _Group(lap, number, count, size, more[0] if more else at, half[at + head.size : at + size])
 

@@ -34,6 +34,7 @@ BROKERS_OWN = (
     "structlog",
     "trustme",
     "uvloop",
+    "zlib_ng",
 )
 
 
