@@ -106,26 +106,27 @@ def test_the_requests_for_a_shell_do_what_is_said(served: Served) -> None:
     remote = RemoteEmubus(served.url)
     remote.create(QueueDescription("later"))
     answers = [shell(block, served) for block in blocks("bash")]
-    assert len(answers) == 5
-    assert answers[0] == [{"message_count": 0}]
-    assert [answer["is_frozen"] for answer in answers[1]] == [True, True]
-    assert answers[1][1]["now_ms"] == answers[1][0]["now_ms"] + 60_000
-    assert (answers[2][0]["messages"], len(answers[2][1]["partitions"])) == ([], 1)
-    assert [each["health"] for each in answers[3][0]["stores"]] == [
-        "down" if n == 3 else "available" for n in range(16)
-    ]
-    assert (answers[3][1]["kind"], answers[3][1]["count"]) == ("server-busy", 2)
-    assert [answer.get("name") for answer in answers[4]] == [None, "seeded", "seeded"]
+    entity, clock, dead, report, refusing, snapshots = answers
+    assert entity == [{"message_count": 0}]
+    assert [answer["is_frozen"] for answer in clock] == [True, True]
+    assert clock[1]["now_ms"] == clock[0]["now_ms"] + 60_000
+    assert (dead[0]["messages"], len(dead[1]["partitions"])) == ([], 1)
+    assert report[0]["text"].startswith("Clock:")
+    assert [each["health"] for each in refusing[0]["stores"]] == ["down" if n == 3 else "available" for n in range(16)]
+    assert (refusing[1]["kind"], refusing[1]["count"]) == ("server-busy", 2)
+    assert [answer.get("name") for answer in snapshots] == [None, "seeded", "seeded"]
 
 
 def shell(block: str, served: Served) -> list[dict[str, Any]]:
-    """Run an example against another address; the JSON that each request was answered with."""
+    """Run an example against another address; the JSON that each request was answered with, or its `text`."""
     script = block.replace("http://localhost:5300", served.url).replace("curl ", "curl --noproxy '*' --max-time 20 ")
     done = subprocess.run(
         ["bash", "-e", "-c", script], capture_output=True, text=True, timeout=PROGRAM_S_MAX, check=False
     )
     assert done.returncode == 0, (done.stdout, done.stderr)
     decoder, answers, rest = json.JSONDecoder(), [], done.stdout
+    if not rest.startswith("{"):
+        return [{"text": rest}]
     while rest:
         answer, end = decoder.raw_decode(rest)
         answers.append(answer)
