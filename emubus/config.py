@@ -710,7 +710,10 @@ def _keys(from_file: tuple[SharedKey, ...], sas_key: str | None) -> tuple[Shared
 
 def _tls_files(certificate: Path | None, key: Path | None, tls: Tls) -> tuple[Path, Path] | None:
     if (certificate is None) != (key is None):
-        raise ConfigError("--tls-cert and --tls-key go together: a certificate and its key")
+        given, missing = ("tls-cert", "tls-key") if key is None else ("tls-key", "tls-cert")
+        raise ConfigError(
+            f"--{given} is {certificate or key}; --tls-cert and --tls-key go together: give --{missing}, too"
+        )
     if certificate is None or key is None:
         return None
     if tls is Tls.DEV:

@@ -113,7 +113,8 @@ class Snapshots:
         try:
             return _read(self._folder / name, name)
         except (OSError, ValueError, KeyError, TypeError):
-            raise BrokerError(Condition.NOT_FOUND, f"There is no snapshot '{name}'.") from None
+            names = ", ".join(each.name for each in self.list()) or "none"
+            raise BrokerError(Condition.NOT_FOUND, f"There is no snapshot '{name}'; there are: {names}.") from None
 
     async def take(self, name: SnapshotName) -> Snapshot:
         """Take a snapshot; BrokerError: entity-already-exists, server-busy."""

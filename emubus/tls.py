@@ -69,7 +69,9 @@ def context_from_files(certificate: Path, key: Path) -> ssl.SSLContext:
     try:
         context.load_cert_chain(certificate, key)
     except (ssl.SSLError, OSError) as error:
-        raise TlsError(f"{certificate} and {key} are not a certificate and its key: {error}") from error
+        raise TlsError(
+            f"{certificate} and {key} are not a certificate and its key in PEM, without a password: {error}"
+        ) from error
     return context
 
 

@@ -174,3 +174,11 @@ def test_the_picture_of_the_house_allows_every_import() -> None:
 def test_every_arrow_in_the_picture_of_the_house_is_an_import() -> None:
     drawn = {(source, target) for source, targets in drawn_arrows().items() for target in targets}
     assert drawn - set(imports_between_rooms()) == set()
+
+
+def test_one_page_alone_says_that_nothing_is_published() -> None:
+    """A release changes one sentence; the pages that need it lead there."""
+    said = re.compile(r"\b(?:not|nothing is|isn't|unpublished)\b[^.\n|]{0,20}\bpublished\b", re.IGNORECASE)
+    assert [page.relative_to(ROOT).as_posix() for page in pages() if said.search(page.read_text())] == ["README.md"]
+    for name in ("SPARK.md", "TESTING.md", "RELEASING.md", "FROM_MICROSOFT.md"):
+        assert "](../README.md#start)" in (ROOT / "docs" / name).read_text(), name

@@ -211,7 +211,7 @@ class Administration:
         if entity is None:
             raise service_errors.not_found(self._namespace.name, path)
         if not isinstance(entity.description, SubscriptionDescription):
-            raise BrokerError(Condition.NOT_ALLOWED, f"'{path}' has no rules: it is not a subscription.")
+            raise BrokerError(Condition.NOT_ALLOWED, f"'{path}' has no rules: it is not a subscription (topic/name).")
         return entity, entity.description
 
     def _set_rules(

@@ -13,6 +13,7 @@ from .entities import ENTITY_AT, ENTITY_PATH
 from .message_json import NUMBER_MAX
 from .schema import integer, named, record, text
 
+NUMBERS_SHOWN: Final = 10
 _DROPPED: Final = named(
     "DroppedConnection", record("The connection.", {"number": integer("Its number.", 1, NUMBER_MAX)})
 )
@@ -22,7 +23,9 @@ _SESSION: Final = named("ReleasedSession", record("The session.", {"session_id":
 async def drop_connection(call: ControlCall) -> object:
     number = call.path.one("number", int)
     if not call.services.faults.drop_connection(number):
-        raise ControlRefusal(404, f"There is no connection {number}.")
+        numbers = [str(each["number"]) for each in call.services.connections()]
+        there_are = ", ".join(numbers[:NUMBERS_SHOWN]) + (", …" if len(numbers) > NUMBERS_SHOWN else "") or "none"
+        raise ControlRefusal(404, f"There is no connection {number}; it may have ended. There are {there_are}.")
     return {"number": number}
 
 

@@ -296,7 +296,8 @@ async def get_condition(call: ControlCall) -> object:
 async def end_condition(call: ControlCall) -> object:
     number = call.path.one("id", int)
     if not call.services.conditions.end(number):
-        raise ControlRefusal(404, f"No condition {number} is on; it may have ended.")
+        on = ", ".join(str(each.number) for each in call.services.conditions.list()) or "none"
+        raise ControlRefusal(404, f"No condition {number} is on; it may have ended. On are: {on}.")
     return {"ended_count": 1}
 
 

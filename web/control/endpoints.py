@@ -190,7 +190,8 @@ class Endpoint:
     def _query(self, request: web.Request) -> JsonObject:
         for name in request.query:
             if name not in self.query:
-                raise Invalid(f"there is no query parameter '{ascii(name)[1:-1]}' here")
+                there_are = f"there are: {', '.join(self.query)}" if self.query else "there are none"
+                raise Invalid(f"there is no query parameter '{ascii(name)[1:-1]}' here; {there_are}")
             if len(request.query.getall(name)) > 1:
                 raise Invalid(f"the query parameter '{name}' is given more than once")
         found: dict[str, object] = {}
@@ -360,7 +361,7 @@ async def errors_as_json(
         return await handler(request)
     except web.HTTPMethodNotAllowed as refused:
         allowed = ", ".join(sorted(refused.allowed_methods))
-        return error_answer(405, f"{refused.method} is not allowed here; {allowed} are.", {hdrs.ALLOW: allowed})
+        return error_answer(405, f"{refused.method} is not allowed here; allowed: {allowed}.", {hdrs.ALLOW: allowed})
     except web.HTTPException as refused:
         if refused.status < 400:
             raise

@@ -29,6 +29,10 @@ MESSAGES_BYTES_MAX: Final = 4 << 20
 
 # A subscription's slashes may be written as they are; other slashes in names must be %2F.
 ENTITY_AT: Final = r"{entity:[^/]+(?:/[Ss]ubscriptions/[^/]+)?}"
+NO_SESSIONS: Final = (
+    "'{}' does not require message sessions: delete it, and create it anew with RequiresSession "
+    "(requires_session) true."
+)
 SUB_QUEUES: Final = {
     "active": SubQueue.ACTIVE,
     "dead-letter": SubQueue.DEAD_LETTER,
@@ -225,7 +229,7 @@ async def list_messages(call: ControlCall) -> object:
 async def list_sessions(call: ControlCall) -> object:
     entity = Overview(call.services.broker.namespace).entity(call.path.one("entity", str))
     if not entity.requires_session:
-        raise ControlRefusal(409, f"'{entity.path}' does not require message sessions.")
+        raise ControlRefusal(409, NO_SESSIONS.format(entity.path))
     found = await Overview(call.services.broker.namespace).sessions(entity)
     page, following = page_of(
         found, lambda each: each.session_id, call.query.optional("page", str), call.query.one("count", int)

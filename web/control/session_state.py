@@ -16,7 +16,7 @@ from ...broker.message.bounds import IDENTIFIER_CHARS_MAX
 from ..json_writer import json_pieces
 from ..messages.sessions import HeldSessions
 from .endpoints import ControlCall, ControlRefusal, Endpoint, answer_in_pieces
-from .entities import ENTITY_AT, ENTITY_PATH
+from .entities import ENTITY_AT, ENTITY_PATH, NO_SESSIONS
 from .message_json import CONTENT, NUMBER_MAX, data_json
 from .schema import default, integer, named, nullable, record, text
 
@@ -61,7 +61,7 @@ def _asked(call: ControlCall) -> tuple[Entity, str]:
     """The entity and the session of a request. ControlRefusal, BrokerError (not-found)."""
     entity = Overview(call.services.broker.namespace).entity(call.path.one("entity", str))
     if not entity.requires_session:
-        raise ControlRefusal(409, f"'{entity.path}' does not require message sessions.")
+        raise ControlRefusal(409, NO_SESSIONS.format(entity.path))
     return entity, call.path.one("session", str)
 
 

@@ -13,6 +13,7 @@ from typing import Final
 from aiohttp import web
 
 from ...broker.api import Entity
+from ..control.entities import NO_SESSIONS
 from ..control.message_json import data_json
 from .flashes import Flash
 from .forms import REFUSALS, Failed, Form, FormError, query_form, quoted, read_form
@@ -68,7 +69,7 @@ def _entity_of(site: Site, asked: Form) -> Entity:
         raise FormError("The address has no entity (path).")
     entity = site.entity(path)
     if not entity.requires_session:
-        raise FormError(f"'{entity.path}' does not require message sessions.", status=404)
+        raise FormError(NO_SESSIONS.format(entity.path), status=404)
     return entity
 
 

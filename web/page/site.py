@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from difflib import get_close_matches
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
@@ -43,6 +45,8 @@ ANSWER_WAIT_MS: Final = 10_000
 TOO_SLOW: Final = (
     f"A messaging store did not answer within {ANSWER_WAIT_MS // 1000} seconds; the request may still be carried out."
 )
+COMPARED_MAX: Final = 1_000
+"""Paths that a mistyped one is compared with."""
 BLANK: Final = Failed("")
 
 log = structlog.get_logger(__name__)
@@ -89,8 +93,16 @@ class Site:
         return Overview(self.broker.namespace)
 
     def entity(self, path: str) -> Entity:
-        """The entity of a path. BrokerError (not-found)."""
-        return self.overview.entity(path)
+        """The entity of a path. BrokerError (not-found), with the nearest path."""
+        try:
+            return self.overview.entity(path)
+        except BrokerError as error:
+            if error.condition is not Condition.NOT_FOUND:
+                raise
+            known = {each.path.lower(): each.path for each in islice(self.broker.namespace.entities(), COMPARED_MAX)}
+            close = get_close_matches(path.lower(), known, n=1)
+            hint = f" Did you mean '{known[close[0]]}'?" if close else ""
+            raise BrokerError(error.condition, f"{error.description}{hint}") from None
 
     def entity_of(self, request: web.Request) -> Entity:
         """The entity that a request's query names. FormError, BrokerError (not-found)."""

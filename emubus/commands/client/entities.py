@@ -161,6 +161,8 @@ def _create(parsed: Parsed) -> int:
         try:
             answer = api.call("PUT", entity_at(path), {"kind": parsed.kind, "properties": properties})
         except Refused as refused:
+            if refused.status == 404 and parsed.kind == "subscription":
+                api.entity(path.lower().rpartition("/subscriptions/")[0])  # refused with the nearest name
             raise _with_remedy(refused, parsed.kind, properties) from None
     show(parsed, answer, [f"created {parsed.kind} {answer['path']}"])
     return EXIT_OK

@@ -1,0 +1,225 @@
+"""Wrong inputs over each face: the answer names the value, and what is allowed or what to do.
+
+The command line, Config.json, the control API and the page; each row has words of the answer: the value as it was
+given, then the remedy. Values of operations that several faces offer are in `tests/operations`.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from emubus.testing import EmubusServer
+
+from ..http.control.client import Http
+from .conftest import CommandLine
+
+SPAN = "allowed is 500ms, 30s, 5m, 1h, 2d or PT30S"
+NUMBER = "allowed is a whole number"
+PORT = "allowed is 0 to 65535 (0 for a free port)"
+LS = "`emubus ls` lists the entities"
+
+START = [
+    ("serve --amqp-port x", "--amqp-port is 'x'", PORT),
+    ("serve --amqp-port 70000", "'70000'", PORT),
+    ("serve --http-port -1", "'-1'", PORT),
+    ("serve --profile premum", "'premum'", "did you mean premium?"),
+    ("serve --durability ful", "'ful'", "did you mean full?"),
+    ("serve --log-level loud", "'loud'", "allowed is debug, info, warning, error"),
+    ("serve --log-format xml", "'xml'", "allowed is console, json"),
+    ("serve --auth sass", "'sass'", "did you mean sas?"),
+    ("serve --tls on", "'on'", "allowed is off, dev"),
+    ("serve --tls-cert no.pem", "--tls-cert is no.pem", "give --tls-key, too"),
+    ("serve --tls-key no.pem", "--tls-key is no.pem", "give --tls-cert, too"),
+    ("serve --tls-cert {file} --tls-key {file}", "{file}", "a certificate and its key in PEM, without a password"),
+    ("serve --conditions throtled", "'throtled'", "did you mean throttled?"),
+    ("serve --conditions throttled=x", "'throttled=x'", "did you mean throttled?"),
+    ("serve --config missing.json", "missing.json", "No such file or directory"),
+    (
+        "serve --config {folder}",
+        "{folder}",
+        "Is a directory; Docker makes one where the file of a bind mount is missing",
+    ),
+    ("serve --premium-partitions 3", "'3'", "allowed is none, 1, 2, 4"),
+    ("serve --no-such", "--no-such", "did you mean --no-story?"),
+    ("serve --amqp-prt 1", "--amqp-prt", "did you mean --amqp-port?"),
+    ("serve extra", "'extra'", "takes (see emubus serve --help)"),
+    ("serve --fresh=1", "--fresh takes no value", "see emubus serve --help"),
+    ("serve --queues a?b", "'b'", "allowed is sessions, partitioned, duplicates"),
+    ("serv", "'serv'", "did you mean serve?"),
+    ("--verison", "--verison", "did you mean --version?"),
+    ("config", "ACTION is missing", "check, export, schema"),
+    ("config chek f", "'chek'", "did you mean check?"),
+    ("config check", "FILE is missing", "the Config.json"),
+    ("check", "DIR is missing", "the data folder"),
+]
+CLIENT = [
+    ("send order x", "'order'", "did you mean 'orders'?"),
+    ("send orders x --ttl soon", "'soon'", SPAN),
+    ("send orders x --property a", "'a'", "allowed is NAME=VALUE"),
+    ("send orders x --count 0", "'0'", f"{NUMBER} of 1 or more"),
+    ("send orders x --count x", "--count is 'x'", f"{NUMBER} of 1 or more"),
+    ("peek orders --count -1", "'-1'", f"{NUMBER} of 1 or more"),
+    ("peek orders --from x", "'x'", NUMBER),
+    ("peek news", "'news' is a topic", "peek news/NAME"),
+    ("receive orders --deferred 1,x", "'1,x'", "allowed are whole numbers, separated by commas"),
+    ("receive orders --count 0", "'0'", f"{NUMBER} of 1 or more"),
+    ("resubmit orders x", "NUMBER is 'x'", NUMBER),
+    ("purge none --yes", "'none'", LS),
+    ("delete none --yes", "'none'", LS),
+    ("show none", "'none'", LS),
+    ("route none", "'none'", LS),
+    ("outage begin 99", "KIND is '99'", "a KIND of down, slow, failing, full"),
+    ("outage begin down x", "'x'", "number of a messaging store"),
+    ("outage begin down 99", "STORE is 99", "this server has the stores 0 to 15"),
+    ("outage begin down 1 --for soon", "'soon'", SPAN),
+    ("outage end x", "'x'", "allowed is the number of a messaging store, from 0"),
+    ("fault begin busy", "'busy'", "a KIND of server-busy, dropped-link"),
+    ("fault begin server-busy --count 0", "'0'", f"{NUMBER} of 1 or more"),
+    ("fault begin server-busy --probability 2", "2.0", "must be more than 0 and at most 1"),
+    ("clock advance soon", "'soon'", SPAN),
+    ("clock advance", "`emubus clock advance` needs", "a SPAN such as 5m"),
+    ("clock freze", "'freze'", "did you mean freeze?"),
+    ("condition begin throtled", "'throtled'", "did you mean throttled?"),
+    ("condition begin throttled --set x=1", "'x=1'", "throttled has throttle-credits.credits_per_s"),
+    ("condition begin throttled --seed x", "'x'", NUMBER),
+    ("condition end 9", "No condition 9 is on", "On are: none"),
+    ("snapshot take a/b", "'a/b'", "Choose another, such as 'before-release'"),
+    ("snapshot restore none --yes", "'none'", "there are: none"),
+    ("job delet orders", "'delet'", "did you mean delete?"),
+    ("job delete orders", "say which messages", "NUMBERs, a filter such as --where, or --all"),
+    ("job delete orders --where a=", "SQL filter: unexpected the end", "expected a value (line 1, column 3)"),
+    ("sessions orders", "'orders'", "create it anew with RequiresSession"),
+    ("connections --drop --number 999 --yes", "There is no connection 999", "There are none"),
+    ("create subscription none/mine", "'none'", LS),
+    ("create subscription new/mine", "'new'", "did you mean 'news'?"),
+    ("create queue q --set LockDuration=10min", "00:10:00", "a span is written as 500ms, 30s, 5m, 1h"),
+    ("create queue q --set LockDurtion=30s", "'LockDurtion'", "did you mean LockDuration"),
+    ("rules orders", "'orders'", "it is not a subscription (topic/name)"),
+    ("find", "say what to look for", "TEXT, --where SQL, or both"),
+    ("refusals --count x", "'x'", NUMBER),
+    ("health --timeout x", "'x'", "allowed is 0 to 86400"),
+    ("ls --url ftp://x", "'ftp://x'", "allowed is http://HOST:PORT or https://HOST:PORT"),
+]
+QUEUES = [
+    ("{}", "Queues[0] has no Name", "it is required"),
+    ('{"Name": ""}', "''", "allowed is 1 to 260 characters"),
+    ('{"Name": "a//b"}', "'a//b'", "allowed is a path without empty segments"),
+    ('{"Nme": "q"}', "Nme", "did you mean Name?"),
+    ('"q"', '"q"', "it must be an object"),
+    ('{"Name": "q"}, {"Name": "q"}', '"q"', "line 1 has another queue or topic of that name"),
+    ('{"Name": "q", "Properties": {"LockDuration": "1h"}}', "'1h'", "such as 'PT1M'"),
+    ('{"Name": "q", "Properties": {"LockDuration": "PT1H"}}', "PT1H", "allowed is PT5S to PT5M"),
+    ('{"Name": "q", "Properties": {"LockDuration": 30}}', "30", "it must be an ISO 8601 duration"),
+    ('{"Name": "q", "Properties": {"MaxDeliveryCount": 0}}', "0", "allowed is 1 to 2147483647"),
+    ('{"Name": "q", "Properties": {"MaxDeliveryCount": "ten"}}', '"ten"', "it must be a whole number"),
+    ('{"Name": "q", "Properties": {"RequiresSession": "yes"}}', '"yes"', "it must be true or false"),
+    ('{"Name": "q", "Properties": {"ForwardTo": "nowhere"}}', '"nowhere"', "there is no queue or topic of that name"),
+    ('{"Name": "q", "Properties": {"ForwardTo": "q"}}', "'q'", "allowed is another entity than this one"),
+    ('{"Name": "q", "Properties": {"LockDurtion": "PT1M"}}', "LockDurtion", "did you mean LockDuration?"),
+]
+API = [
+    ("GET", "/nothing", None, "no such endpoint", "see /emubus/v1/openapi.json"),
+    ("GET", "/entities?count=0", None, "count is 0", "at least 1 and at most 1000"),
+    ("GET", "/entities?cuont=1", None, "'cuont'", "there are: count, page"),
+    ("GET", "/entities/orders/messages?sub_queue=dead", None, "'dead'", "allowed: active, dead-letter"),
+    ("GET", "/samples?span=1w", None, "'1w'", "allowed: 5m, 1h, 1d"),
+    ("GET", "/report?since=x", None, "'x'", "it must be a whole number"),
+    ("POST", "/reset", {"to": "begin"}, "'begin'", "allowed: empty, config, start"),
+    ("POST", "/clock/advance", {"ms": -1}, "-1", "it must be at least 0"),
+    ("POST", "/outages", {"stores": [99], "kind": "down"}, "body.stores[0] is 99", "at most 63"),
+    ("POST", "/outages", {"stores": [1], "kind": "dwn"}, "'dwn'", "allowed: down, slow, failing, full"),
+    ("POST", "/faults", {"kind": "server-busy", "operations": ["snd"]}, "'snd'", "allowed: attach, send"),
+    ("POST", "/conditions", {"name": "throtled"}, "'throtled'", "allowed: throttled"),
+    ("POST", "/conditions", {"name": "throttled", "set": {"x": 1}}, "'x'", "it has throttle-credits.credits_per_s"),
+    ("PUT", "/entities/x", {"kind": "que"}, "'que'", "allowed: queue, topic, subscription"),
+    ("POST", "/entities/orders/messages", {"messages": [{"body": 1}]}, "body is 1", "it must be a string"),
+    ("POST", "/snapshots/none/restore", None, "'none'", "there are: none"),
+    ("GET", "/entities/orders/sessions", None, "'orders'", "create it anew with RequiresSession"),
+    ("DELETE", "/reset", None, "DELETE", "allowed: POST"),
+]
+PAGE = [
+    ("entity?path=ordes", None, "ordes", "Did you mean 'orders'?"),
+    ("messages?path=orders&queue=dead", None, "'dead'", "none of active, dead-letter"),
+    ("messages?path=orders&partition=9", None, "'9'", "a whole number from 0 to 0"),
+    ("messages?path=orders&where=a+%3D", None, "SQL filter: unexpected the end", "expected a value"),
+    ("messages?path=orders&after=yesterday", None, "'yesterday'", "such as 2030-01-01T12:00"),
+    ("charts?span=1w", None, "'1w'", "none of 5m, 1h, 1d"),
+    ("mesages?path=orders", None, "'/emubus/page/mesages'", "Back to the entities"),
+    ("create", {"kind": "queue", "name": "a//b"}, "'a//b'", "allowed is a path without empty segments"),
+    ("send", {"path": "orders", "body": "x", "ttl": "soon"}, "'soon'", "such as 30s, 5m, 2h, 14d or PT1M"),
+    ("send", {"path": "orders", "body": "x", "count": "0"}, "'0'", "a whole number from 1 to 10000"),
+    ("begin-failure", {"what": "condition", "name": "throttled", "for": "soon"}, "'soon'", "such as 30s, 5m"),
+    ("clock", {"do": "advance", "by": "soon"}, "'soon'", "such as 30s, 5m, 2h, 14d or PT1M"),
+]
+
+
+def test_there_are_as_many_as_a_new_user_tried() -> None:
+    assert len(START) + len(CLIENT) + len(QUEUES) >= 47 + 30
+    assert len(START) + len(CLIENT) + len(QUEUES) + len(API) + len(PAGE) >= 94
+
+
+@pytest.mark.parametrize(("words", "value", "remedy"), START, ids=[row[0] for row in START])
+def test_a_start_names_the_value_and_what_is_allowed(
+    offline: CommandLine, tmp_path: Path, words: str, value: str, remedy: str
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("x")
+    places = {"file": str(file), "folder": str(tmp_path)}
+    ended = offline(*(each.format(**places) if "{" in each else each for each in words.split()))
+    one_line(ended.err, value.format(**places), remedy)
+    assert (ended.code, ended.out) == (2, "")
+
+
+@pytest.mark.parametrize(("words", "value", "remedy"), CLIENT, ids=[row[0] for row in CLIENT])
+def test_a_command_names_the_value_and_what_is_allowed(
+    emubus: CommandLine, words: str, value: str, remedy: str
+) -> None:
+    ended = emubus(*words.split())
+    one_line(ended.err, value, remedy)
+    assert ended.code in (1, 2)
+    assert ended.out == ""
+
+
+def one_line(said: str, value: str, remedy: str) -> None:
+    assert value in said
+    assert remedy in said
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("queues", "value", "remedy"), QUEUES, ids=[row[0] for row in QUEUES])
+def test_a_configuration_names_place_and_value_and_what_is_allowed(
+    offline: CommandLine, tmp_path: Path, queues: str, value: str, remedy: str
+) -> None:
+    file = tmp_path / "Config.json"
+    file.write_text(f'{{"UserConfig": {{"Namespaces": [{{"Name": "sbemulatorns", "Queues": [{queues}]}}]}}}}')
+    said = offline("config", "check", str(file)).err
+    assert said.startswith(f"{file}:1:")
+    one_line(said, value, remedy)
+
+
+@pytest.mark.parametrize(("method", "path", "body", "value", "remedy"), API, ids=[f"{r[0]} {r[1]}" for r in API])
+def test_the_control_api_names_the_value_and_what_is_allowed(
+    server: EmubusServer, method: str, path: str, body: object, value: str, remedy: str
+) -> None:
+    answered = Http(server.http_port).ask(method, path, body)
+    assert 400 <= answered.status < 500
+    one_line(answered.json["detail"], value, remedy)
+
+
+@pytest.mark.parametrize(("path", "fields", "value", "remedy"), PAGE, ids=[f"{row[0]} {row[2]}" for row in PAGE])
+def test_the_page_names_the_value_and_what_is_allowed(
+    server: EmubusServer, path: str, fields: Mapping[str, str] | None, value: str, remedy: str
+) -> None:
+    http = Http(server.http_port, {"Accept": "text/html", "Origin": f"http://127.0.0.1:{server.http_port}"})
+    method, form = ("GET", None) if fields is None else ("POST", urlencode(fields).encode())
+    answered = http.send(method, f"/emubus/page/{path}", form, Content_Type="application/x-www-form-urlencoded")
+    assert 400 <= answered.status < 500
+    said = re.sub(r"<[^>]*>", "", html.unescape(answered.content.decode()))
+    assert value in said
+    assert remedy in said
