@@ -104,11 +104,13 @@ def charts(page: Page, server: EmubusServer, name: str) -> None:
     plot = depth.locator(".u-over")
     expect(plot).to_be_visible()
     expect(page.locator("#charts")).to_be_hidden()
+    expect(depth.locator(".u-legend")).to_contain_text("3 messages")  # the last value, without a pointer
     server.begin_outage(2)
     server.call(server.server.sampler.sample)
     data = page.locator("#charts [data-samples]").first
     expect(data).to_have_attribute("data-samples", re.compile(r'"outages":\[\[\d+,\d+\]'))
     server.end_outage(2)
+    expect(depth).to_contain_text("a messaging store was out")
     box = plot.bounding_box()
     assert box is not None
     plot.hover(position={"x": box["width"] - 1, "y": box["height"] / 2})

@@ -59,6 +59,14 @@
     return plot.scales.x.min > data[0][0] || plot.scales.x.max < data[0][data[0].length - 1];
   }
 
+  // Without a pointer the legend has the last values.
+  function latest(each) {
+    each.out.hidden = !each.given.outages.length;
+    if (each.plot.cursor.idx !== null && each.plot.cursor.left >= 0) return;
+    const last = each.data[1].findLastIndex((value) => value !== null); // the present second may have none yet
+    if (last >= 0) each.plot.setLegend({ idx: last });
+  }
+
   function make(section, given) {
     const card = document.createElement("section");
     card.className = "card";
@@ -67,9 +75,13 @@
     const canvas = document.createElement("div");
     card.append(canvas);
     place.append(card);
-    const axis = { stroke: color("--muted"), grid: { stroke: color("--line") }, ticks: { stroke: color("--line") } };
+    const axis = { stroke: color("--muted"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line"), width: 1 } };
     const figure = (value) => (value === null || value === undefined ? "-" : `${Number(value.toPrecision(4))} ${given.unit}`);
-    const entry = { given, data: dataOf(given), plot: null };
+    const out = document.createElement("p"); // colour alone says nothing
+    out.className = "muted out-mark";
+    out.innerHTML = '<svg width="22" height="8" aria-hidden="true" focusable="false"><rect class="outage" width="22" height="8"/></svg> a messaging store was out';
+    card.append(out);
+    const entry = { given, data: dataOf(given), plot: null, out };
     shown.set(section.getAttribute("aria-label"), entry);
     entry.plot = new uPlot({
       width: Math.max(200, canvas.clientWidth),
@@ -80,6 +92,8 @@
       series: [{}, ...given.labels.map((label, index) => ({ label, width: 1.5, value: (_, value) => figure(value), ...stroke(index + 1) }))],
       hooks: { drawAxes: [outages], setScale: [(plot) => { whole.hidden = ![...shown.values()].some((each) => each.plot && isZoomed(each.plot, each.data)); }] },
     }, entry.data, canvas);
+    entry.plot.over.addEventListener("mouseleave", () => setTimeout(() => latest(entry)));
+    latest(entry);
     new ResizeObserver(() => entry.plot.setSize({ width: Math.max(200, canvas.clientWidth), height: HEIGHT })).observe(canvas);
   }
 
@@ -96,6 +110,7 @@
       each.data = dataOf(given);
       each.plot.setData(each.data, !stays);
       if (stays) each.plot.redraw();
+      latest(each);
     }
   }
 
