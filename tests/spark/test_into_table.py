@@ -59,6 +59,7 @@ if IS_LONG:  # four starts of Spark for each format, and its package from Maven
         (checkpoint / "commits" / "0").unlink()  # Spark died between the table's commit and its own
         (checkpoint / "commits" / ".0.crc").unlink()
         send_texts(server, queue, 100, first=300)
+        submit(table_format, tmp_path, command)  # Spark 4.0 ends with the repeated batch
         submit(table_format, tmp_path, command)
         (tmp_path / "look.py").write_text(LOOK)
         told = submit(table_format, tmp_path, [str(tmp_path / "look.py"), table_format, table])
@@ -73,6 +74,7 @@ def submit(table_format: str, folder: Path, command: list[str]) -> str:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(folder / "local"),
         "spark.sql.shuffle.partitions": "2",
+        "spark.python.authenticate.socketTimeout": "300s",  # a busy machine starts Python in more than ten
     }
     if table_format == "delta":
         conf |= {
