@@ -1,4 +1,4 @@
-"""The documents as a site with search: what mkdocs is told (mkdocs.yml names this file), and where links lead there.
+"""The documents as a site with search: the hooks of mkdocs (mkdocs.yml names this file), and where links lead there.
 
 The pages stay as they are for readers of the repository. The start page is README.md; documents elsewhere that are
 linked come along, other files are copied, and a folder becomes a page that lists its files. `make site` builds it.

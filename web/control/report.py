@@ -1,7 +1,7 @@
 """What explains a failed test: refusals, strikes, outages, the clock, what is left, and why nobody took it.
 
-Knows which facts are told, in which words, and how many of each. The test kit shows the text as the section *emubus* of
-pytest; helpers for other languages (`examples/`) print the same. Does not know how any of it is found.
+Knows which facts a report has, in which words, and how many of each. The test kit shows the text as the section
+*emubus* of pytest; helpers for other languages (`examples/`) print the same. Does not know how any of it is found.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PLAIN: Final = "text/plain"
 LINES_MAX: Final = 20
 """Of one kind of facts."""
 MESSAGES_MAX: Final = 10
-"""Messages whose story is told."""
+"""Messages whose story a report has."""
 LOOKED_AT_MAX: Final = 1_000
 """Messages that are read to find those that came since; 10 ms."""
 EVENTS_MAX: Final = 12
@@ -95,7 +95,7 @@ class _Left:
 
 
 async def sections(call: ControlCall) -> list[Section]:
-    """What there is to say, in the order in which it explains most."""
+    """The facts, those that explain most first."""
     since = call.query.one("since", int)
     left = await _left(call)
     stories = [each async for each in _stories(call, left, since)]

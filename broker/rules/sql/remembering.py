@@ -1,7 +1,7 @@
 """Remembers what short texts of clients mean: rules, selectors and patterns that come again.
 
-Texts are somebody's memory that no account has, so both their number and their length are limited: a tree takes 33
-bytes for each character of its text.
+No account counts the memory of these texts, so both their number and their length are limited: a tree takes 33 bytes
+for each character of its text.
 """
 
 from __future__ import annotations
