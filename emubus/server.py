@@ -41,7 +41,7 @@ from .options import ConfigError, variables_of_process
 from .resources import raise_descriptors, sockets_max, trim
 from .running import Left, Running, leave
 from .snapshots import Snapshots
-from .stopping import catch_signals, stop_on_signal
+from .stopping import catch_signals, let_signals_go, stop_on_signal
 from .storage import StoreError
 from .story.ring import Story
 from .telemetry.sampler import Sampler
@@ -347,6 +347,7 @@ def run(config: Config) -> int:
     try:
         uvloop.run(_serve(config))
     except StartError as error:
+        let_signals_go()
         write_errors([str(error)])
         return error.exit_code
     return EXIT_OK

@@ -27,6 +27,11 @@ def catch_signals() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 
+def let_signals_go() -> None:
+    """A start has failed: what the process does now, and its children, can be ended by a signal again."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+
 def stop_on_signal(stop: Callable[[], object], last_words: Callable[[], str]) -> None:
     """At a signal call `stop`, on another thread; GRACE_S later print `last_words()` and end the process."""
 

@@ -20,6 +20,7 @@ from emubus.__main__ import main
 from emubus.config import load_config
 from emubus.running import servers
 from emubus.server import Server, StartError
+from emubus.stopping import SIGNALS
 
 from ..log_levels import every_level
 from ..programs import PROGRAM_S_MAX
@@ -134,6 +135,18 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     assert done.stderr.startswith(f"emubus: error: can't listen on 127.0.0.1 port {port}: Address already in use: ")
     assert "--amqp-port 0 takes a free one" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_start_that_failed_leaves_no_signal_blocked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Children inherit what is blocked: a test's helper could not be ended, behind a test that started a server."""
+    monkeypatch.chdir(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert main(["serve", "--amqp-port", port, "--http-port", "0"]) == 1
+    assert "Address already in use" in capsys.readouterr().err
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) & SIGNALS == set()
 
 
 @pytest.mark.parametrize(
