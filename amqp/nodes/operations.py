@@ -113,6 +113,8 @@ class Body:
         if self._fields.get(name) is None:
             return []
         values = self.integers(name)
+        if not values:
+            return []
         found = list(zip(values[::2], values[1::2], strict=False))
         counts = values[1::2]
         if len(values) % 2 or min(values) < 0 or min(counts) < 1 or sum(counts) > count_max:

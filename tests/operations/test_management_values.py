@@ -35,7 +35,7 @@ FIELDS = (
     *("session-state", "disposition-status", "deadletter-reason", "deadletter-description"),
     "properties-to-modify",
     *("receiver-settle-mode", "last-updated-time", "skip", "top", "rule-name", "rule-description", "enqueued-time-utc"),
-    *("partition-id", "sequence-number-before"),
+    *("partition-id", "sequence-number-before", "finished-runs"),
 )
 """All fields that an operation reads; `test_all_fields_are_tried` compares them with the code."""
 VALUES: tuple[object, ...] = (
