@@ -285,8 +285,8 @@ class Turns:
 
     def _schedule(self) -> None:
         if not self._is_scheduled:
-            self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._turn)
+            self._is_scheduled = True
 
     def _turn(self) -> None:
         """The next turn of the loop: the known peers' part, then the strangers'."""

@@ -24,6 +24,7 @@ from ...codec.decode import decode
 from ...codec.encode import encode_array, encode_map
 from ...codec.errors import DecodeError
 from ...codec.types import Array, Symbol
+from .buffers import OUTPUT_BYTES, buffers
 
 ffi: Any = _ffi
 lib: Any = _lib
@@ -45,9 +46,6 @@ def _on_trace(transport: Pointer, message: Pointer) -> None:
         engine.ended = True
 
 
-OUTPUT_CHUNK_BYTES: Final = 64 * 1024
-_chunk: Any = ffi.new("char[]", OUTPUT_CHUNK_BYTES)
-_chunk_view: Any = ffi.buffer(_chunk)
 _EMPTY_MAP: Final = encode_map({})
 _SYMBOL_CODE: Final = 0xB3
 COORDINATOR: Final = int(lib.PN_COORDINATOR)
@@ -83,7 +81,7 @@ class AttachRequest:
 
 
 class Engine:
-    """One transport, one connection and its events."""
+    """One transport, one connection and its events; used on the thread that makes it."""
 
     def __init__(self, frame_bytes_max: int, channel_max: int) -> None:
         self.transport: Pointer = lib.pn_transport()
@@ -92,6 +90,7 @@ class Engine:
         self.trouble: Pointer = lib.pn_transport_condition(self.transport)
         """Set once Proton closes the connection by itself, for what it found wrong with the input."""
         self.ended = False
+        self._output, self._output_view = buffers.output, buffers.output_view
         _engines[self.transport] = self
         lib.pn_transport_trace(self.transport, lib.PN_TRACE_OFF)
         lib.pn_transport_set_tracer(self.transport, lib.pn_pytracer)
@@ -119,14 +118,14 @@ class Engine:
 
     def output(self) -> list[bytes]:
         """All bytes that Proton has to write now, whole frames; sets `ended` behind its last."""
-        transport = self.transport
+        transport, output = self.transport, self._output
         chunks: list[bytes] = []
         while True:
-            size = lib.pn_transport_peek(transport, _chunk, OUTPUT_CHUNK_BYTES)
+            size = lib.pn_transport_peek(transport, output, OUTPUT_BYTES)
             if size <= 0:
                 self.ended = self.ended or size < 0
                 return chunks
-            chunks.append(_chunk_view[:size])
+            chunks.append(self._output_view[:size])
             lib.pn_transport_pop(transport, size)
 
     def close_input(self) -> None:

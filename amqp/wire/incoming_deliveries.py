@@ -12,10 +12,11 @@ from typing import Any, Final
 from ...broker.errors import BrokerError
 from ...broker.service_errors import too_large
 from ...codec.sections import data_sections_max
+from .buffers import DELIVERY_BYTES, buffers
 from .engine import Pointer, ffi, lib
 from .flow import LinkState
 from .link import COUNT_MASK, ConnectionState, Link, drop, link_credit, reject
-from .loops import ACCEPTED, SCRATCH_BYTES, Handle, accept, delivery_of, handle_of, scratch, take_deliveries
+from .loops import ACCEPTED, Handle, accept, delivery_of, handle_of, take_deliveries
 from .run import Run
 from .transaction_states import TRANSACTIONAL, set_state_data, transaction_of, transactional_state
 
@@ -32,7 +33,6 @@ _recv, _advance, _flow = lib.pn_link_recv, lib.pn_link_advance, lib.pn_link_flow
 _settled, _settle, _update = lib.pn_delivery_settled, lib.pn_delivery_settle, lib.pn_delivery_update
 _remote_state = lib.pn_delivery_remote_state
 _buffer = ffi.buffer
-_scratch, _scratch_view = scratch, _buffer(scratch)
 
 
 class IncomingDeliveries(Link):
@@ -114,11 +114,11 @@ class IncomingDeliveries(Link):
             drop(delivery, self.state.refusal(too_large(size, self.bytes_max), self.pointer))
             return
         pointer = self.pointer
-        if size > SCRATCH_BYTES:
+        if size > DELIVERY_BYTES:
             data = _large(pointer, size)
         else:
-            taken = _recv(pointer, _scratch, size)
-            data = _scratch_view[:taken] if taken > 0 else b""
+            taken = _recv(pointer, buffers.delivery, size)
+            data = buffers.delivery_view[:taken] if taken > 0 else b""
             if taken < 0 < size:
                 self._on_abort(delivery)
                 return
@@ -165,7 +165,7 @@ class IncomingDeliveries(Link):
         """Some frames of a delivery are here; `size` bytes are kept by Proton."""
         if size > self.bytes_max:
             self._on_excess(size)
-            _recv(self.pointer, _scratch, SCRATCH_BYTES)
+            _recv(self.pointer, buffers.delivery, DELIVERY_BYTES)
         else:
             self._set_partial(size)
 
@@ -285,7 +285,7 @@ class IncomingDeliveries(Link):
 
 
 def _large(pointer: Pointer, size: int) -> bytes:
-    """The bytes of a delivery that the scratch buffer can't hold."""
+    """The bytes of a delivery that `buffers.delivery` can't hold."""
     buffer: Any = ffi.new("char[]", size)
     taken = _recv(pointer, buffer, size)
     return _buffer(buffer, taken)[:] if taken > 0 else b""

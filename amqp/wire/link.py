@@ -24,9 +24,10 @@ from typing import Any, Final
 
 from ...broker.errors import BrokerError
 from ...broker.ledger import MemoryAccount
+from .buffers import DELIVERY_BYTES, buffers
 from .engine import Engine, Pointer, lib, session_of, set_condition
 from .flow import FlowControl, FlowReplies, LinkState
-from .loops import SCRATCH_BYTES, Handle, handle_of, scratch
+from .loops import Handle, handle_of
 from .run import Run, serial_of
 
 PN_DELIVERY: Final = int(lib.PN_DELIVERY)
@@ -256,7 +257,7 @@ def drop(delivery: Pointer, error: BrokerError) -> None:
     if not lib.pn_delivery_readable(delivery):
         return
     if lib.pn_delivery_partial(delivery):
-        lib.pn_link_recv(_delivery_link(delivery), scratch, SCRATCH_BYTES)
+        lib.pn_link_recv(_delivery_link(delivery), buffers.delivery, DELIVERY_BYTES)
         return
     lib.pn_link_advance(_delivery_link(delivery))
     if not lib.pn_delivery_settled(delivery):

@@ -18,13 +18,13 @@ from typing import Any, Final
 from ...broker.api import Delivery
 from ...codec.frames import AMQP_HEADER, DISPOSITION, FLOW, TRANSFER
 from ...codec.native import native_module
+from .buffers import DELIVERY_BYTES, buffers
 from .engine import Pointer, ffi, lib
 
 Handle = Any
 """A pointer of Proton, or its address."""
 
 ACCEPTED: Final = int(lib.PN_ACCEPTED)
-TAG_BYTES_MAX: Final = 255
 
 _TRANSFER_HEAD: Final = bytes((0, 0x53, TRANSFER))
 _SHORT_TRANSFER_HEAD: Final = _TRANSFER_HEAD + b"\xc0"
@@ -81,15 +81,6 @@ _settled, _settle, _update = lib.pn_delivery_settled, lib.pn_delivery_settle, li
 _remote_state, _tag = lib.pn_delivery_remote_state, lib.pn_delivery_tag
 _buffer: Any = ffi.buffer
 
-# One event loop, one thread: buffers that every connection uses for the length of one call.
-SCRATCH_BYTES: Final = 1024 * 1024
-scratch: Any = ffi.new("char[]", SCRATCH_BYTES)
-_scratch_view: Any = ffi.buffer(scratch)
-_tag_chars: Any = ffi.new("char[]", TAG_BYTES_MAX)
-_tag_view: Any = ffi.buffer(_tag_chars)
-_tag_struct: Any = ffi.new("pn_bytes_t *")
-_tag_struct.start = _tag_chars
-
 
 def handle_of(pointer: Pointer) -> Handle:
     """The handle of one of Proton's objects."""
@@ -115,7 +106,12 @@ def take_deliveries(
     Plain: whole, not settled by the sender, without a state, 1 to `size_max` bytes. Stops at any other event, and once
     `data` has `count_max` items or the sum is above `bytes_max`.
     """
-    sum_bytes, size_max = 0, min(size_max, SCRATCH_BYTES)
+    sum_bytes, size_max, scratch, scratch_view = (
+        0,
+        min(size_max, DELIVERY_BYTES),
+        buffers.delivery,
+        buffers.delivery_view,
+    )
     while len(data) < count_max and sum_bytes <= bytes_max:
         event = _peek(collector)
         delivery = _event_delivery(event) if event else None  # NULL for an event of another kind
@@ -127,7 +123,7 @@ def take_deliveries(
         size = _pending(delivery)
         if not 0 < size <= size_max or _recv(link, scratch, size) != size:  # negative: it was aborted
             break
-        data.append(_scratch_view[:size])
+        data.append(scratch_view[:size])
         deliveries.append(delivery)
         _advance(link)  # before the next event: the other order frees the delivery too early
         _pop(collector)
@@ -178,7 +174,7 @@ def send(link: Handle, deliveries: Sequence[Delivery], unsettled: dict[Any, Any]
 
     Returns the size of them all.
     """
-    tag, tag_view, new, send, advance = _tag_struct, _tag_view, _new_delivery, _send, _advance
+    tag, tag_view, new, send, advance = buffers.tag, buffers.tag_view, _new_delivery, _send, _advance
     sent_bytes = 0
     for each in deliveries:
         token, payload = NO_TOKEN if presettled else each.token, each.payload

@@ -228,8 +228,8 @@ class Pace:
             self._schedule()
 
     def _schedule(self) -> None:
-        self._is_scheduled = True
         asyncio.get_running_loop().call_soon(self._begin_turn)
+        self._is_scheduled = True
 
     def _begin_turn(self) -> None:
         self._is_scheduled = False

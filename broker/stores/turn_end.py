@@ -29,8 +29,8 @@ class TurnEnd:
         """
         self._calls.append(work)
         if not self._is_open and not self._is_scheduled:
-            self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._run_in_time)
+            self._is_scheduled = True
 
     def open(self) -> None:
         """From now on a `run` follows in this turn, whatever happens."""
