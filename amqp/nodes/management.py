@@ -99,6 +99,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "emubus:delete-messages-before": Operation(partitions.delete_messages_before, Right.LISTEN, REFUSED),
     "emubus:delete-messages": Operation(partitions.delete_messages, Right.LISTEN, REFUSED),
     "emubus:claim-messages": Operation(partitions.claim_messages, Right.LISTEN, REFUSED),
+    "emubus:delete-deferred-messages": Operation(partitions.delete_deferred_messages, Right.LISTEN, REFUSED),
 }
 
 OF_THE_SERVICE: Final = {name: row for name, row in OPERATIONS.items() if not name.startswith("emubus:")}

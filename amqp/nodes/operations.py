@@ -108,13 +108,14 @@ class Body:
             raise self._wrong(name, "an array of numbers")
         return [int(value) for value in values if isinstance(value, int)]
 
-    def runs(self, name: str, count_max: int) -> list[tuple[int, int]]:
-        """Runs of numbers, at most `count_max` in all: an array of first number and count in turns; none if absent."""
-        if self._fields.get(name) is None:
+    def runs_or_none(self, name: str, count_max: int) -> list[tuple[int, int]] | None:
+        """Runs of numbers, at most `count_max` in all: an array of first number and count in turns; None if absent."""
+        value = self._fields.get(name)
+        if value is None:
+            return None
+        if isinstance(value, Array) and not value.values:
             return []
         values = self.integers(name)
-        if not values:
-            return []
         found = list(zip(values[::2], values[1::2], strict=False))
         counts = values[1::2]
         if len(values) % 2 or min(values) < 0 or min(counts) < 1 or sum(counts) > count_max:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from ...broker.api import ReceiveMode
 from ...codec.encode import encode, encode_array
 from ...codec.types import Int
 from .operations import Body, Context, Result, encoded_fields, encoded_list
@@ -88,22 +89,35 @@ async def claim_messages(context: Context, body: Body) -> Result:
     Both in one commit, so that a reader's next batch costs one request for each partition. Numbers come and go as runs:
     first number, count, first number, count, …. `has-more` says that another request may find more. Of the finished
     messages those that are gone count as deleted, and those that are locked are named.
+
+    A request without `finished-runs` is that of an earlier connector: it gets the numbers one by one, too, and deletes
+    by `emubus:delete-deferred-messages`.
     """
-    finished = body.runs("finished-runs", CLAIM_COUNT_MAX)
+    finished = body.runs_or_none("finished-runs", CLAIM_COUNT_MAX)
     claimed = await context.broker.messages.claim(
         context.address,
         body.integer("partition-id"),
         body.integer("sequence-number-before", SEQUENCE_NUMBER_MAX),
         min(body.count("message-count", at_least=0), CLAIM_COUNT_MAX),
         body.property_changes("properties-to-modify"),
-        finished,
+        finished or (),
     )
     fields = {
         "claimed-runs": encode_array(_LONG, _runs_of(claimed.numbers)),
         "has-more": encode(claimed.more),
         "locked-runs": encode_array(_LONG, _runs_of(claimed.kept)),
     }
+    if finished is None:
+        fields["sequence-numbers"] = encode_array(_LONG, claimed.numbers)
     return Result(body=encoded_fields(fields))
+
+
+async def delete_deferred_messages(context: Context, body: Body) -> Result:
+    """Delete deferred messages by their numbers, all or none, without sending them; how many."""
+    deleted = await context.broker.messages.receive_by_sequence_number(
+        context.address, body.integers("sequence-numbers"), ReceiveMode.RECEIVE_AND_DELETE, body.session_id()
+    )
+    return Result(body=encoded_fields({"message-count": encode(Int(len(deleted)))}))
 
 
 def _runs_of(numbers: Sequence[int]) -> list[int]:

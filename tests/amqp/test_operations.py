@@ -376,6 +376,7 @@ def test_p25_rules_and_deletions_are_what_no_transaction_can_change() -> None:
         "batch-delete-messages",
         "delete-messages-before",
         "claim-messages",
+        "delete-deferred-messages",
         "delete-messages",
     }
 

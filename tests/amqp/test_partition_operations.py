@@ -6,6 +6,7 @@ import pytest
 
 from emubus.amqp.limits import Limits
 from emubus.amqp.nodes.management import OPERATIONS
+from emubus.broker.api import ReceiveMode
 from emubus.codec.types import Array, Int, Long
 
 from .asking import Asker
@@ -93,6 +94,19 @@ async def test_a_claim_tells_the_numbers_of_what_it_deferred_as_runs(ask: Asker)
         ("claim", "q", 2, (1 << 63) - 1, 2_000, {"mark": "mine"}, []),
         ("claim", "q", 2, 9, 0, {"mark": "mine"}, [(1, 2), (8, 1)]),
     ]
+
+
+async def test_an_earlier_connector_gets_the_numbers_one_by_one(ask: Asker) -> None:
+    """Its request has no runs, and its next one deletes by number."""
+    body: dict[str, object] = {"partition-id": Int(2), "message-count": Int(5)}
+    answer = await ask("emubus:claim-messages", body)
+    assert list(answer.body["sequence-numbers"].values) == [5, 3, 4, 9]
+    answer = await ask("emubus:claim-messages", body | {"finished-runs": Array(0x81, ())})
+    assert "sequence-numbers" not in answer.body
+    ask.wire.broker.q.deferred.update({1: b"1", 3: b"3"})
+    answer = await ask("emubus:delete-deferred-messages", {"sequence-numbers": Array(0x81, (1, 3))})
+    assert (answer.status, answer.body["message-count"]) == (200, 2)
+    assert ask.wire.broker.calls[-1] == ("deferred", "q", [1, 3], ReceiveMode.RECEIVE_AND_DELETE, None)
 
 
 @pytest.mark.parametrize("runs", [(1,), (1, 0), (-1, 2), (1, 2_001), (1, 1_000, 5_000, 1_001)])

@@ -178,6 +178,7 @@ NODE_RIGHTS = {
         "emubus:delete-messages-before",
         "emubus:delete-messages",
         "emubus:claim-messages",
+        "emubus:delete-deferred-messages",
     },
 }
 
