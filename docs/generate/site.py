@@ -195,23 +195,23 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     from mkdocs.structure.files import File  # pyright: ignore[reportMissingImports]
 
-    def add(path: str, **what: str) -> None:
-        found = files.get_file_from_path(place_of(path))
+    def add(file: File) -> None:
+        found = files.get_file_from_path(file.src_uri)
         if found is not None:
             files.remove(found)
-        files.append(File.generated(config, place_of(path), **what))
+        files.append(file)
 
     for each in START:
         found = files.get_file_from_path(each.removeprefix("docs/"))
         if found is not None:
             files.remove(found)
     for each in documents():
-        add(each, content=rewritten(each, (ROOT / each).read_text()))
+        add(File.generated(config, place_of(each), content=rewritten(each, (ROOT / each).read_text())))
     for each in others():
         if (ROOT / each).is_dir():
-            add(each, content=listing(each))
+            add(File.generated(config, place_of(each), content=listing(each)))
         else:
-            add(each, abs_src_path=str(ROOT / each))
+            add(File.generated(config, place_of(each), abs_src_path=str(ROOT / each)))
     return files
 
 
