@@ -82,9 +82,19 @@ def encoded_properties(changes: Mapping[str, object]) -> EncodedProperties:
 
 def with_encoded_properties(stored: bytes, entries: EncodedProperties) -> bytes:
     """The same as `with_application_properties`, with changes from `encoded_properties`."""
-    start = _section_end(stored, bare_at_of(stored), b"\x00\x53\x73")
-    stop = _section_end(stored, start, b"\x00\x53\x74")
-    return stored[:start] + b"\x00\x53\x74" + map_with_encoded(stored, start, stop, entries) + stored[stop:]
+    start, stop = application_section(stored, 0)
+    return stored[:start] + changed_section(stored[start:stop], entries) + stored[stop:]
+
+
+def application_section(data: bytes, at: int) -> tuple[int, int]:
+    """Where the section of application properties is, or would be, of the stored form that is `data` from `at` on."""
+    start = _section_end(data, bare_at_of(data, at), b"\x00\x53\x73")
+    return start, _section_end(data, start, b"\x00\x53\x74")
+
+
+def changed_section(section: bytes, entries: EncodedProperties) -> bytes:
+    """A section of application properties, b"" for none, with entries added or replaced."""
+    return b"\x00\x53\x74" + map_with_encoded(section, 0, len(section), entries)
 
 
 def _section_end(stored: bytes, at: int, head: bytes) -> int:

@@ -80,12 +80,15 @@ def token_uuids(tokens: Sequence[bytes]) -> list[bytes]:
     return [uuid for (uuid,) in _uuids(swapped)]
 
 
-def bare_at_of(stored: bytes) -> int:
-    """Return the start of the bare sections, which are in order, each as an encoder usually writes it."""
-    version, start_bytes, _, entries_bytes = FORM_HEAD.unpack_from(stored)
-    bare_at: int = FORM_HEAD_BYTES + start_bytes + entries_bytes
+def bare_at_of(data: bytes, at: int = 0) -> int:
+    """Return the start of the bare sections, which are in order, each as an encoder usually writes it.
+
+    The stored form is `data` from `at` on.
+    """
+    version, start_bytes, _, entries_bytes = FORM_HEAD.unpack_from(data, at)
+    bare_at: int = at + FORM_HEAD_BYTES + start_bytes + entries_bytes
     if version != PLAIN:
-        bare_at += DELIVERY_HEAD.size + DELIVERY_HEAD.unpack_from(stored, FORM_HEAD_BYTES)[1]
+        bare_at += DELIVERY_HEAD.size + DELIVERY_HEAD.unpack_from(data, at + FORM_HEAD_BYTES)[1]
     return bare_at
 
 

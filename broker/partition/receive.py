@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain, groupby, repeat
 from operator import itemgetter
 from typing import Final
 
@@ -39,7 +39,7 @@ from .contract import (
 )
 from .locks import HeldSession, LockGroup
 from .ready_queue import Reader, ReadyQueue, SessionQueue
-from .records import MESSAGES, Home, Record, expiries_of, message_key, tried, value_of
+from .records import MESSAGES, Home, Record, expiries_of, message_key, numbers_of, tried, value_of
 from .requests import (
     ClaimMessages,
     DeleteMessages,
@@ -327,7 +327,8 @@ class ReceiveHandlers:
         numbers, attempts = list(map(itemgetter(0), rows)), int(home is Home.ACTIVE)
         entries = encoded_properties(request.properties)
         state.remove(home, numbers, list(map(len, map(value_of, rows))), expiries, 0, turn)
-        state.rows.put(to, [(state.rows.key(to, number), tried(row, attempts, entries)) for number, row in rows], turn)
+        keys = map(message_key, repeat(state.queue_id), repeat(to), numbers)
+        state.rows.put(to, list(zip(keys, tried(map(value_of, rows), attempts, entries), strict=True)), turn)
         turn.counts.append((state.queue_id, Counted.DEFERRED, request.sub_queue, len(rows)))
         if turn.events is not None:
             texts = {name: str(value) for name, value in request.properties.items()}
@@ -341,13 +342,13 @@ class ReceiveHandlers:
         kept: list[int] = []
         for first, count in request.finished:
             start, stop = state.rows.key(home, first), state.rows.key(home, first + count)
-            for key, row in turn.view.scan(MESSAGES, start, stop, count):
-                number = int.from_bytes(key[-8:], "big")
-                if number in state.locks.by_number:
-                    kept.append(number)
-                else:
-                    numbers.append(number)
-                    sizes.append(len(row))
+            rows = turn.view.scan(MESSAGES, start, stop, count)
+            if state.locks.by_number:
+                locked = {number for number in numbers_of(rows) if number in state.locks.by_number}
+                kept += sorted(locked)
+                rows = [row for row, number in zip(rows, numbers_of(rows), strict=True) if number not in locked]
+            numbers += numbers_of(rows)
+            sizes += map(len, map(value_of, rows))
         if numbers:
             state.rows.remove(home, numbers, sizes, turn)
             turn.count(state.queue_id, Counted.DELETED, len(numbers), request.sub_queue)

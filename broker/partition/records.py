@@ -20,13 +20,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from itertools import repeat
+from itertools import chain, repeat
 from operator import itemgetter
 from struct import Struct
 from typing import Final
 
 from ..identity import folded
-from ..message.stored import EncodedProperties, with_encoded_properties
+from ..message.stored import EncodedProperties, application_section, changed_section
 from ..message.stored_form import ROW_HEAD, ROW_HEAD_BYTES, is_of_scheduled
 
 MESSAGES = "messages"
@@ -111,7 +111,12 @@ due_key = DUE_KEY.pack
 pack_head = ROW_HEAD.pack
 unpack_head = ROW_HEAD.unpack_from
 _unpack_instant = INSTANT.unpack_from
+_NUMBER_AT = KEY.size - NUMBER.size  # where it is in a key
 _EXPIRES_AT = 16  # where it is in a row
+_TRIES = Struct(">HI")  # a part of the head: the size of the other path, the delivery count
+_pack_tries, _unpack_tries = _TRIES.pack, _TRIES.unpack_from
+_TRIES_AT: Final = 2
+_TRIES_END: Final = _TRIES_AT + _TRIES.size
 session_message_key = SESSION_MESSAGE_KEY.pack
 session_number_key = SESSION_NUMBER_KEY.pack
 # What other code takes for granted of the layouts above.
@@ -121,6 +126,7 @@ assert message_key(1, 2, 3)[4:] == bytes([2]) + NUMBER.pack(3), (
     "the home is byte 4 of a key, which ends with the number"
 )
 assert pack_head(RECORD_VERSION, 0, 0, 0, 0, 0, 3).endswith(NUMBER.pack(3)), "a head ends with the number"
+assert _unpack_tries(pack_head(RECORD_VERSION, 0, 5, 6, 0, 0, 0), _TRIES_AT) == (5, 6)
 assert _unpack_instant(pack_head(RECORD_VERSION, 0, 0, 0, 0, 7, 0), _EXPIRES_AT) == (7,)
 
 LARGE_ROW_BYTES = (1 << 20) + (16 << 10)
@@ -269,17 +275,30 @@ def active_rows(queue_id: int, number: int, now: int, forms: Sequence[bytes]) ->
     return [(key_start + end, head_start + end + form) for end, form in zip(ends, forms, strict=True)]
 
 
-def tried(row: bytes, attempts: int, entries: EncodedProperties) -> bytes:
-    """Return the row of a message after so many further deliveries, with application properties added or replaced."""
-    version, hops, path_bytes, delivery_count, *rest = unpack_head(row)
-    start = ROW_HEAD_BYTES + path_bytes
-    head = pack_head(version, hops, path_bytes, delivery_count + attempts, *rest)
-    return head + row[ROW_HEAD_BYTES:start] + with_encoded_properties(row[start:], entries)
+def tried(rows: Iterable[bytes], attempts: int, entries: EncodedProperties) -> list[bytes]:
+    """Return rows of messages after so many further deliveries, with application properties added or replaced."""
+    made: list[bytes] = []
+    known: dict[bytes, bytes] = {}  # sections: most messages of a run have none, or equal ones
+    for row in rows:
+        path_bytes, delivery_count = _unpack_tries(row, _TRIES_AT)
+        start, stop = application_section(row, ROW_HEAD_BYTES + path_bytes)
+        section = row[start:stop]
+        changed = known.get(section)
+        if changed is None:
+            changed = known[section] = changed_section(section, entries)
+        tries = _pack_tries(path_bytes, delivery_count + attempts)
+        made.append(b"".join((row[:_TRIES_AT], tries, row[_TRIES_END:start], changed, row[stop:])))
+    return made
 
 
 def expiries_of(rows: Sequence[tuple[int, bytes]]) -> list[int]:
     """Return when the times to live of messages (sequence number, row) end; Unix ms, 0: never."""
     return list(map(itemgetter(0), map(_unpack_instant, map(value_of, rows), repeat(_EXPIRES_AT))))
+
+
+def numbers_of(rows: Sequence[tuple[bytes, bytes]]) -> list[int]:
+    """Return the sequence numbers of messages (key, row): a key ends with its number."""
+    return list(chain.from_iterable(map(NUMBER.unpack_from, map(itemgetter(0), rows), repeat(_NUMBER_AT))))
 
 
 def record_version(row: bytes) -> int:
