@@ -10,7 +10,6 @@ import importlib
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -22,8 +21,8 @@ from emubus.kit.in_process import EmubusServer
 from tests.broker.test_caches import modules
 
 SERVERS = 3
-LOAD_S = 3.0
-"""With one buffer for all servers a client got no answer in each of five runs."""
+MESSAGES = 1_000
+"""Of each client. With one buffer for all servers a client got no answer in each of five runs."""
 ANSWER_S = 60
 SWITCH_S = 1e-6
 """Threads change places at each chance, as on a busy machine."""
@@ -67,26 +66,22 @@ def test_clients_of_servers_in_one_process_get_their_own_answers() -> None:
         for server in servers:
             server.create_queue("q")
         with ThreadPoolExecutor(SERVERS) as clients:
-            counts = list(clients.map(_send_and_receive, servers, range(SERVERS)))
-        assert min(counts) > 0
+            list(clients.map(_send_and_receive, servers, range(SERVERS)))
     finally:
         for server in servers:
             server.close()
 
 
-def _send_and_receive(server: EmubusServer, number: int) -> int:
-    """Send and receive messages one by one; how many."""
-    until_s, count = monotonic() + LOAD_S, 0
+def _send_and_receive(server: EmubusServer, number: int) -> None:
+    """Send and receive messages one by one."""
     with (
         ServiceBusClient.from_connection_string(server.connection_string, retry_total=0) as client,
         client.get_queue_sender("q") as sender,
         client.get_queue_receiver("q") as receiver,
     ):
-        while monotonic() < until_s:
+        for count in range(MESSAGES):
             text = f"message {count} of server {number}"
             sender.send_messages(ServiceBusMessage(text), timeout=ANSWER_S)
             (message,) = receiver.receive_messages(1, max_wait_time=ANSWER_S)
             assert str(message) == text
             receiver.complete_message(message)
-            count += 1
-    return count
