@@ -6,6 +6,7 @@ Does not decide about messages (`partition/`), speaks no protocol. Owned by the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from . import service_errors
 from .entities import scheduling, several_partitions
@@ -15,6 +16,8 @@ from .errors import BrokerError, Condition
 from .message.message import Message
 from .outcomes import Outcome
 from .partition.contract import Claimed, Delivery, Extent, ReceiveMode, Run
+
+DEFERRED_DELETED_MAX: Final = 250
 
 
 class Messages:
@@ -72,10 +75,23 @@ class Messages:
             raise
 
     async def receive_by_sequence_number(
-        self, address: str, numbers: Sequence[int], mode: ReceiveMode, session_id: str | None = None
+        self,
+        address: str,
+        numbers: Sequence[int],
+        mode: ReceiveMode,
+        session_id: str | None = None,
+        *,
+        bounded: bool = False,
     ) -> list[Delivery]:
-        """Receive deferred messages by sequence number. Raises BrokerError (message-not-found) if one is missing."""
+        """Receive deferred messages by sequence number. Raises BrokerError (message-not-found) if one is missing.
+
+        `bounded`: refuse what the service refuses to clients: several partitions, and too many to delete.
+        """
         entity, parsed = self._namespace.find(address)
+        if bounded and mode is ReceiveMode.RECEIVE_AND_DELETE and len(numbers) > DEFERRED_DELETED_MAX:
+            raise service_errors.too_many_deferred(DEFERRED_DELETED_MAX)
+        if bounded and len({entity.partition_of_number(number) for number in numbers} - {None}) > 1:
+            raise service_errors.deferred_of_several_partitions()
         return await several_partitions.take_deferred(entity, parsed.sub_queue, numbers, mode, session_id)
 
     async def lock_by_number(self, address: str, numbers: Sequence[int]) -> list[Delivery]:

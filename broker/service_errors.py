@@ -239,6 +239,20 @@ def deferred_not_found() -> BrokerError:
     )
 
 
+def deferred_of_several_partitions() -> BrokerError:
+    """Deferred messages of one request are in several partitions."""
+    return BrokerError(
+        Condition.NOT_ALLOWED,
+        "ReceiveBatch of sequence numbers from different partitions is not supported for an entity with partitioning "
+        "enabled.",
+    )
+
+
+def too_many_deferred(count_max: int) -> BrokerError:
+    """A request receives and deletes more deferred messages than one may."""
+    return BrokerError(Condition.NOT_ALLOWED, f"ReceiveAndDelete only can process {count_max} deferred messages")
+
+
 def dead_letter_not_found(number: int) -> BrokerError:
     """The dead-letter queue does not contain the number (any more)."""
     return BrokerError(

@@ -124,12 +124,12 @@ _DISPOSITIONS: Final[Mapping[str, Callable[[Body], Outcome]]] = {
 
 
 async def receive_by_sequence_number(context: Context, body: Body) -> Result:
-    """Deferred messages, all or none."""
+    """Deferred messages of one partition, all or none."""
     mode = ReceiveMode.RECEIVE_AND_DELETE if body.integer("receiver-settle-mode", 1) == 0 else ReceiveMode.PEEK_LOCK
     numbers = body.integers("sequence-numbers")
     rows: list[bytes] = []
     for each in await context.broker.messages.receive_by_sequence_number(
-        context.address, numbers, mode, body.session_id()
+        context.address, numbers, mode, body.session_id(), bounded=True
     ):
         fields = {"message": encode(each.payload)}
         if mode is ReceiveMode.PEEK_LOCK:

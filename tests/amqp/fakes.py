@@ -251,8 +251,15 @@ class FakeBroker(FakeVerbs):
             queue.settled.append((each, outcome))
 
     async def receive_by_sequence_number(
-        self, address: str, numbers: Sequence[int], mode: ReceiveMode, session_id: str | None = None
+        self,
+        address: str,
+        numbers: Sequence[int],
+        mode: ReceiveMode,
+        session_id: str | None = None,
+        *,
+        bounded: bool = False,
     ) -> list[Delivery]:
+        del bounded
         self.calls.append(("deferred", address, list(numbers), mode, session_id))
         queue = self.queue_at(address)
         if any(number not in queue.deferred for number in numbers):

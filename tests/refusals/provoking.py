@@ -349,11 +349,16 @@ async def cancelled_in_transaction(world: World) -> Told:
     return await world.asked("q", "cancel-scheduled-message", CANCEL, within(await world.declared()))
 
 
-PROVOKE["deferred messages that there are not", N] = lambda world: world.asked(
-    "q",
-    "receive-by-sequence-number",
-    {"sequence-numbers": Array(LONG, (Long(7),)), "receiver-settle-mode": Uint(1)},
-)
+def deferred(entity: str, *numbers: int, delete: bool = False) -> Provoke:
+    """A receive of deferred messages by their numbers."""
+    mode = Uint(0 if delete else 1)
+    body = {"sequence-numbers": Array(LONG, tuple(map(Long, numbers))), "receiver-settle-mode": mode}
+    return lambda world: world.asked(entity, "receive-by-sequence-number", body)
+
+
+PROVOKE["deferred messages that there are not", N] = deferred("q", 7)
+PROVOKE["deferred messages of several partitions in one request", N] = deferred("parts", 1, (1 << 48) + 1)
+PROVOKE["more than 250 deferred messages received and deleted at once", N] = deferred("q", *range(1, 252), delete=True)
 
 RULE = {"rule-name": "$Default", "rule-description": {"sql-filter": {"expression": "1=1"}}}
 PROVOKE["a rule that there is", N] = lambda world: world.asked("t/Subscriptions/one", "add-rule", RULE)

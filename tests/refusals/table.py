@@ -290,6 +290,21 @@ RECEIVING: Final = (
         {N: 404},
     ),
     Row(
+        "deferred messages of several partitions in one request",
+        NOT_ALLOWED,
+        "ReceiveBatch of sequence numbers from different partitions is not supported for an entity with partitioning "
+        "enabled.",
+        "azure-service-bus 287; keboola/component-ex-azure-service-bus, tried in 2026 (their condition is a guess)",
+        {N: 400},
+    ),
+    Row(
+        "more than 250 deferred messages received and deleted at once",
+        NOT_ALLOWED,
+        "ReceiveAndDelete only can process 250 deferred messages",
+        "keboola/component-ex-azure-service-bus, tried in 2026 (the condition is a guess)",
+        {N: 400},
+    ),
+    Row(
         "a rule that there is",
         EXISTS,
         "The messaging entity '{namespace}:Topic:{topic}|{subscription}|{rule}' already exists.",
@@ -926,14 +941,6 @@ LEFT_OUT: Final = (
         "set",
         "azure-sdk-for-python 21955",
         left_out="the messages decide, not the envelope: emubus takes such a batch if its messages have one key",
-    ),
-    Row(
-        "deferred messages of several partitions in one request",
-        NOT_ALLOWED,
-        "ReceiveBatch of sequence numbers from different partitions is not supported for an entity with partitioning "
-        "enabled.",
-        "azure-service-bus 287",
-        left_out="one report, in which a single number is refused, too; its condition is not known",
     ),
     Row(
         "deferred messages that are locked",

@@ -21,9 +21,9 @@ def queue(make_queue: MakeQueue) -> str:
     return make_queue(lock_duration_ms=LOCK_MS)
 
 
-def deferred(sdk: Sdk, queue: str, count: int = 1) -> tuple[Receiver, list[int]]:
-    """A receiver that deferred messages, and their numbers."""
-    sdk.send(queue, *[{"body": f"{number}", "partition_key": f"key {number}"} for number in range(count)])
+def deferred(sdk: Sdk, queue: str, count: int = 1, key: str = "key") -> tuple[Receiver, list[int]]:
+    """A receiver that deferred messages, and their numbers. Each `{}` of the key becomes the message's place."""
+    sdk.send(queue, *[{"body": f"{number}", "partition_key": key.format(number)} for number in range(count)])
     receiver = sdk.receiver(queue)
     messages = receiver.receive_all(count)
     for message in messages:
@@ -41,6 +41,15 @@ def test_p24_several_deferred_messages_are_received_at_once(sdk: Sdk, queue: str
     assert {message.locked_until_ms for message in received} == {server.clock.now_ms() + LOCK_MS}
     receiver.complete(*received)
     assert receiver.peek_until(lambda messages: messages == []) == []
+
+
+@partitioned_only
+def test_deferred_messages_of_several_partitions_need_several_requests(sdk: Sdk, queue: str) -> None:
+    receiver, numbers = deferred(sdk, queue, 5, "key {}")
+    assert len({number >> 48 for number in numbers}) > 1
+    with pytest.raises(SdkError, match="ReceiveBatch of sequence numbers from different partitions"):
+        receiver.receive_deferred(*numbers)
+    assert [message.body for number in numbers for message in receiver.receive_deferred(number)] == list("01234")
 
 
 def test_a_deferred_message_is_received_and_deleted(sdk: Sdk, queue: str) -> None:
