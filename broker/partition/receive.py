@@ -39,7 +39,7 @@ from .contract import (
 )
 from .locks import HeldSession, LockGroup
 from .ready_queue import Reader, ReadyQueue, SessionQueue
-from .records import MESSAGES, Home, Record, expiries_of, message_key, numbers_of, tried, value_of
+from .records import MESSAGES, Home, Record, expiries_of, instants_of, message_key, numbers_of, tried, value_of
 from .requests import (
     ClaimMessages,
     DeleteMessages,
@@ -273,29 +273,41 @@ class ReceiveHandlers:
         state = self._state
         ready_queue = state.ready_queues[request.sub_queue]
         identity = None if request.session_id is None else folded(request.session_id)
-        deleted = 0
-        home, numbers = ready_queue.home, request.numbers
-        rows = self._home_rows(home, 0, turn.view) if numbers is None else self._rows_of(home, numbers, turn.view)
+        home, wanted = ready_queue.home, request.numbers
+        has_sessions = self._sessions is not None and home is Home.ACTIVE
+        numbers: list[int] = []
+        sizes: list[int] = []
+        expiries: list[int] = []
+        sessions: list[int] = []
+        rows = self._home_rows(home, 0, turn.view) if wanted is None else self._rows_of(home, wanted, turn.view)
         for number, row in rows:
-            if deleted == request.count or number >= request.before_number:
+            if len(numbers) == request.count or number >= request.before_number:
                 break
-            record = Record.unpack(row)
-            if number in state.locks.by_number or record.enqueued_at >= request.before_at:
+            enqueued_at, expires_at = instants_of(row)
+            if number in state.locks.by_number or enqueued_at >= request.before_at:
                 continue
             if identity is not None and not _is_of(row, identity):
                 continue
-            session = self._leave_session(record, turn.view) if ready_queue.home is Home.ACTIVE else 0
+            session = self._leave_session(row, turn.view) if has_sessions else 0
             ready_queue.remove(number)
-            if 0 < record.expires_at <= turn.now:
+            if 0 < expires_at <= turn.now:
                 state.expire(number, row, session, turn)
                 continue
-            turn.note(EventKind.DELETED, state.ref, [number])
-            turn.count(state.queue_id, Counted.DELETED, detail=request.sub_queue)
-            state.remove(ready_queue.home, (number,), (len(row),), (record.expires_at,), session, turn)
-            deleted += 1
+            numbers.append(number)
+            sizes.append(len(row))
+            expiries.append(expires_at)
+            sessions.append(session)
+        if numbers:
+            turn.note(EventKind.DELETED, state.ref, numbers)
+            turn.count(state.queue_id, Counted.DELETED, len(numbers), request.sub_queue)
+        if not has_sessions:
+            state.remove(home, numbers, sizes, expiries, 0, turn)
+        else:
+            for number, size, expires_at, session in zip(numbers, sizes, expiries, sessions, strict=True):
+                state.remove(home, (number,), (size,), (expires_at,), session, turn)
         if self._sessions is not None:
             self._sessions.update_heads(turn)
-        turn.effects.append((request.reply, deleted))
+        turn.effects.append((request.reply, len(numbers)))
 
     def claim(self, request: ClaimMessages, turn: Turn) -> None:
         """Delete finished messages, then defer available ones: what a receive with locks and a settlement would do."""
@@ -551,11 +563,10 @@ class ReceiveHandlers:
             if len(rows) < limit:
                 return
 
-    def _leave_session(self, record: Record, view: Reader) -> int:
+    def _leave_session(self, row: bytes, view: Reader) -> int:
         """Note that a message leaves its session; return the session's number, 0 without session."""
-        if self._sessions is None:
-            return 0
-        name = parse_stored(record.stored).session_id
+        assert self._sessions is not None
+        name = parse_stored(Record.unpack(row).stored).session_id
         if name is None:
             return 0
         self._sessions.message_removed(name)

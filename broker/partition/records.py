@@ -18,7 +18,7 @@ Tables of a messaging store (every key begins with the queue id, u32, unless it 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from itertools import chain, repeat
 from operator import itemgetter
@@ -112,7 +112,8 @@ pack_head = ROW_HEAD.pack
 unpack_head = ROW_HEAD.unpack_from
 _unpack_instant = INSTANT.unpack_from
 _NUMBER_AT = KEY.size - NUMBER.size  # where it is in a key
-_EXPIRES_AT = 16  # where it is in a row
+_ENQUEUED_AT, _EXPIRES_AT = 8, 16  # where they are in a row
+_unpack_instants: Callable[[bytes, int], tuple[int, int]] = Struct(">qq").unpack_from
 _TRIES = Struct(">HI")  # a part of the head: the size of the other path, the delivery count
 _pack_tries, _unpack_tries = _TRIES.pack, _TRIES.unpack_from
 _TRIES_AT: Final = 2
@@ -128,6 +129,7 @@ assert message_key(1, 2, 3)[4:] == bytes([2]) + NUMBER.pack(3), (
 assert pack_head(RECORD_VERSION, 0, 0, 0, 0, 0, 3).endswith(NUMBER.pack(3)), "a head ends with the number"
 assert _unpack_tries(pack_head(RECORD_VERSION, 0, 5, 6, 0, 0, 0), _TRIES_AT) == (5, 6)
 assert _unpack_instant(pack_head(RECORD_VERSION, 0, 0, 0, 0, 7, 0), _EXPIRES_AT) == (7,)
+assert _unpack_instants(pack_head(RECORD_VERSION, 0, 0, 0, 6, 7, 0), _ENQUEUED_AT) == (6, 7)
 
 LARGE_ROW_BYTES = (1 << 20) + (16 << 10)
 """A longer row counts once more in the size of its queue or topic, as a message above 1 MB does on the service.
@@ -289,6 +291,11 @@ def tried(rows: Iterable[bytes], attempts: int, entries: EncodedProperties) -> l
         tries = _pack_tries(path_bytes, delivery_count + attempts)
         made.append(b"".join((row[:_TRIES_AT], tries, row[_TRIES_END:start], changed, row[stop:])))
     return made
+
+
+def instants_of(row: bytes) -> tuple[int, int]:
+    """Return when a message was enqueued, and when its time to live ends (0: never); Unix ms."""
+    return _unpack_instants(row, _ENQUEUED_AT)
 
 
 def expiries_of(rows: Sequence[tuple[int, bytes]]) -> list[int]:

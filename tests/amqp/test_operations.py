@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from emubus.amqp.nodes import operations_messages
 from emubus.amqp.nodes.management import OPERATIONS, STATUS
 from emubus.amqp.nodes.operations import Within
 from emubus.broker.access import Access
@@ -19,6 +20,7 @@ from emubus.broker.errors import Condition
 from emubus.broker.ids import token_to_uuid
 from emubus.broker.keys import Right, SharedKey
 from emubus.broker.model.descriptions import CorrelationFilter, FalseFilter, RuleDescription, SqlFilter, TrueFilter
+from emubus.codec.encode import encode
 from emubus.codec.types import Array, Described, Int, Long, Symbol, Timestamp, Ubyte, Uint, Ulong
 
 from ..rounds import rounds
@@ -448,3 +450,12 @@ def test_any_body_is_answered_with_a_status(name: str, body: Any) -> None:
     with capture_logs() as logs:
         asyncio.run(converse())
     assert [entry for entry in logs if entry["log_level"] in ("error", "critical")] == []
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 242, 243, 244, 245, 255, 256, 257, 70_000])
+async def test_a_peeked_message_is_in_a_map_as_the_codec_writes_it(ask: Asker, size: int) -> None:
+    payload = bytes(size)
+    ask.wire.broker.q.put(payload)
+    answer = await ask("com.microsoft:peek-message", {"from-sequence-number": Long(1), "message-count": Int(1)})
+    assert answer.body == {"messages": [{"message": payload}]}
+    assert operations_messages._peeked(payload) == encode({"message": payload})
