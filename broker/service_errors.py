@@ -231,6 +231,13 @@ def forwards() -> BrokerError:
     )
 
 
+def browses_forwarding() -> BrokerError:
+    """An entity with ForwardTo answers no requests about its messages and rules."""
+    return BrokerError(
+        Condition.NOT_ALLOWED, "Cannot create a message browser on an entity with auto-forwarding enabled."
+    )
+
+
 def deferred_not_found() -> BrokerError:
     """At least one sequence number does not name a deferred, unlocked message."""
     return BrokerError(

@@ -145,6 +145,8 @@ def _operation(
     if operation is None:
         raise BrokerError(Condition.NOT_IMPLEMENTED, f"The operation '{name}' is not supported.")
     require(operation.right)
+    if name in OF_THE_SERVICE:
+        context.broker.namespace.check_browsable(context.address)
     if context.transaction is not None and operation.within is REFUSED:
         raise BrokerError(Condition.NOT_ALLOWED, f"The operation '{name}' can't be part of a transaction.")
     return operation

@@ -355,6 +355,12 @@ class Namespace:
             raise service_errors.forwards()
         return entity, parsed
 
+    def check_browsable(self, address: str) -> None:
+        """Raise BrokerError (not-found, not-allowed) unless the service answers requests of clients about an entity."""
+        entity, parsed = self.find(address)
+        if parsed.sub_queue is SubQueue.ACTIVE and getattr(entity.description, "forward_to", None) is not None:
+            raise service_errors.browses_forwarding()
+
     def find_session(self, address: str, session_id: str) -> PartitionHandle:
         """Return the partition of a message session. Raises BrokerError: not-found, not-allowed (without sessions)."""
         entity, _ = self.find(address)

@@ -189,6 +189,9 @@ class FakeBroker(FakeVerbs):
     def find(self, address: str) -> tuple[FakeQueue, Address]:
         return self.queue_at(address), parse_address(address)
 
+    def check_browsable(self, address: str) -> None:
+        self.queue_at(address)
+
     def queue_at(self, address: str) -> FakeQueue:
         parsed = parse_address(address)
         queue = self.queues.get(parsed.path.lower())

@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from emubus.amqp.limits import Limits
+from emubus.amqp.nodes.management import OF_THE_SERVICE
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.model.descriptions import (
@@ -296,6 +297,21 @@ async def test_a_scheduled_message_has_the_same_limit_of_size(both: Together) ->
     messages = [{"message": message("m" * 300_000, scheduled_at=START + 1000)}]
     answer = await Asker(both.wire)("schedule-message", {"messages": messages})
     assert (answer.status, answer.condition) == (403, "amqp:link:message-size-exceeded")
+
+
+async def test_an_entity_that_forwards_answers_no_request_but_its_dead_letters_do(both: Together) -> None:
+    both.broker.administration.create(QueueDescription("forwards", forward_to="other"))
+    ask = Asker(both.wire, "forwards")
+    for name in OF_THE_SERVICE:
+        answer = await ask(name.partition(":")[2], {})
+        assert (answer.status, answer.condition) == (400, "amqp:not-allowed"), name
+        assert answer.description.startswith("Cannot create a message browser on an entity with auto-forwarding")
+    peek = {"from-sequence-number": Long(0), "message-count": Int(1)}
+    other = Together(both.broker, both.clock)
+    assert (await Asker(other.wire, "forwards/$DeadLetterQueue")("peek-message", peek)).status == 204
+    other.wire.lose()
+    both.broker.administration.update(QueueDescription("forwards"))
+    assert (await ask("peek-message", peek)).status == 204
 
 
 async def test_a_deferred_message_carries_its_lock_token(both: Together) -> None:

@@ -116,6 +116,7 @@ OF_SERVICE = [
         numbers="7, 1, -140737488355328",
     ),
     filled(say.forwards, "a receiver of an entity that forwards"),
+    filled(say.browses_forwarding, "a peek of an entity that forwards"),
     filled(say.deferred_not_found, "deferred messages that there are not"),
     filled(say.deferred_of_several_partitions, "deferred messages of several partitions in one request"),
     filled(lambda: say.too_many_deferred(250), "more than 250 deferred messages received and deleted at once"),

@@ -14,7 +14,7 @@ from emubus.broker.keys import Right
 from emubus.broker.model.descriptions import AuthorizationRule
 from emubus.codec.encode import encode, encode_described
 from emubus.codec.types import Array, Described, Long, Symbol, Uint, Ulong
-from emubus.testing import EntityStatus, QueueDescription, TopicDescription
+from emubus.testing import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription
 
 from ..amqp.transacting import command, coordinate
 from ..amqp.wire import BATCH, DISPOSITION, TRANSFER, accepted
@@ -236,6 +236,20 @@ PROVOKE[NAME, R] = rest_receive("forwarding")
 PROVOKE["a receiver of a dead-letter queue that forwards", L] = lambda world: world.receiver_refused(
     "dead/$DeadLetterQueue"
 )
+
+PROVOKE["a peek of an entity that forwards", N] = lambda world: world.asked(
+    "forwarding", "peek-message", {"from-sequence-number": Long(0), "message-count": 1}
+)
+PROVOKE["a message scheduled by a request to an entity that forwards", N] = schedule(
+    "forwarding", message(at=START + 60_000)
+)
+
+
+@on("rules of a subscription that forwards, over AMQP", N)
+async def rules_of_forwarding(world: World) -> Told:
+    world.broker.administration.update(SubscriptionDescription("t", "one", forward_to="other"))
+    return await world.asked("t/Subscriptions/one", "enumerate-rules", {"top": 10, "skip": 0})
+
 
 NAME = "a receiver without session where sessions are required"
 PROVOKE[NAME, L] = lambda world: world.receiver_refused("s")

@@ -215,6 +215,27 @@ RECEIVING: Final = (
         {L: None},
     ),
     Row(
+        "a peek of an entity that forwards",
+        NOT_ALLOWED,
+        "Cannot create a message browser on an entity with auto-forwarding enabled.",
+        "AspNetCore.Diagnostics.HealthChecks 1560",
+        {N: 400},
+    ),
+    Row(
+        "rules of a subscription that forwards, over AMQP",
+        NOT_ALLOWED,
+        "Cannot create a message browser on an entity with auto-forwarding enabled.",
+        "azure-sdk-for-net 34816; azure-service-bus-dotnet 489",
+        {N: 400},
+    ),
+    Row(
+        "a message scheduled by a request to an entity that forwards",
+        NOT_ALLOWED,
+        "Cannot create a message browser on an entity with auto-forwarding enabled.",
+        "azure-service-bus-dotnet 626",
+        {N: 400},
+    ),
+    Row(
         "a receiver without session where sessions are required",
         NOT_ALLOWED,
         "It is not possible for an entity that requires sessions to create a non-sessionful message receiver.",
