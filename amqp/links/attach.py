@@ -191,10 +191,12 @@ def _make_cbs_link(factory: LinkFactory, pointer: Pointer, request: AttachReques
 
 
 def _put_token(context: LinkContext, token: str, audience: str) -> None:
-    """Keep what a token opens; BrokerError, as from the service, also if there is no such entity.
+    """Keep what a token opens; BrokerError, as from the service, also if there is no such queue or topic.
 
-    A client without a valid token gets the token's error, whether or not the entity exists. While the broker can't
-    find out, the token is taken: the attach is refused for a while then.
+    The service's gateway takes tokens, and does not know subscriptions: who asks for one that is missing has a claim,
+    and is refused at the attach (Azure/azure-sdk-for-net 6943, MicrosoftDocs/azure-docs 73870). A client without a
+    valid token gets the token's error, whether or not the entity exists. While the broker can't find out, the token is
+    taken: the attach is refused for a while then.
     """
     if context.conditions.are_on:
         refusal = context.conditions.putting_token(context.number, audience)
@@ -204,9 +206,10 @@ def _put_token(context: LinkContext, token: str, audience: str) -> None:
     path = parse_address(audience).entity
     if path and not path.startswith("$"):  # not the namespace, nor a node of it
         try:
-            context.broker.namespace.find(audience)
+            context.broker.namespace.find(parse_address(audience).key.partition(service_errors.SUBSCRIPTIONS)[0])
         except BrokerError as error:
             if error.condition is Condition.NOT_FOUND:
+                context.broker.namespace.find(audience)  # says so of the whole address
                 raise
     context.claims.keep(claim)
 

@@ -217,6 +217,17 @@ async def test_a_valid_token_for_an_entity_that_is_not_there_is_answered_with_40
     wire.lose()
 
 
+async def test_a_token_for_a_missing_subscription_is_taken_if_there_is_its_topic() -> None:
+    """The gateway takes tokens, and knows queues and topics only: the attach is refused, by a broker."""
+    wire = strict()
+    path = "Other/Subscriptions/none"
+    assert (await put(wire, sas(NOW_S + 60, "Other"), path))[0] == 202
+    *_, detach = wire.attach_receiver(path, 3)
+    assert (detach.code, detach.get(2).value[0]) == (DETACH, "amqp:not-found")
+    assert (await put(wire, sas(NOW_S + 60, "missing"), "missing/Subscriptions/none"))[0] == 404
+    wire.lose()
+
+
 @pytest.mark.parametrize(
     ("token", "path", "status", "condition"),
     [

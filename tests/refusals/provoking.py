@@ -210,6 +210,9 @@ for NAME, STATUS, IS_TOPIC in (
 NAME = "a queue that there is not, for senders"
 PROVOKE[NAME, L] = lambda world: world.sender_refused("nothing")
 PROVOKE[NAME, R] = rest_send("nothing")
+NAME = "a topic that there is not, for senders"
+PROVOKE[NAME, L] = lambda world: world.sender_refused("one")  # the name of a subscription
+PROVOKE[NAME, R] = rest_send("one")
 
 # ---- receiving
 
@@ -567,6 +570,12 @@ def sas(ends_in_s: int = 600, key: str = KEY.key, path: str = "", name: str = KE
     return f"SharedAccessSignature sr={resource}&sig={signature}&se={expiry}&skn={name}"
 
 
+PROVOKE["a token for a queue that there is not", C] = lambda world: world.claimed(
+    world.connect(verify=True), sas(), "nothing"
+)
+PROVOKE["a token for a subscription of a topic that there is not", C] = lambda world: world.claimed(
+    world.connect(verify=True), sas(), "nothing/Subscriptions/s"
+)
 PROVOKE["no right to send", L] = lambda world: world.sender_refused("q", world.connect(verify=True))
 PROVOKE["no right to listen", L] = lambda world: world.receiver_refused("q", world.connect(verify=True))
 

@@ -169,6 +169,13 @@ SENDING: Final = (
         "azure-service-bus 451",
         {L: None, R: 410},
     ),
+    Row(
+        "a topic that there is not, for senders",
+        NOT_FOUND,
+        f"The messaging entity 'sb://{{host}}/{{topic}}' could not be found. {MORE}",
+        "azure-service-bus 451 (of a topic whose name was that of a subscription)",
+        {L: None, R: 410},
+    ),
 )
 
 RECEIVING: Final = (
@@ -464,6 +471,20 @@ TRANSACTIONS: Final = (
 )
 
 RIGHTS: Final = (
+    Row(
+        "a token for a queue that there is not",
+        NOT_FOUND,
+        f"The messaging entity 'sb://{{host}}/{{queue}}' could not be found. {MORE}",
+        "azure-service-bus 451; azure-service-bus-dotnet 415",
+        {C: 404},
+    ),
+    Row(
+        "a token for a subscription of a topic that there is not",
+        NOT_FOUND,
+        f"The messaging entity 'sb://{{host}}/{{topic}}/Subscriptions/{{subscription}}' could not be found. {MORE}",
+        "live tests of azure-sdk-for-js (serviceBusClient)",
+        {C: 404},
+    ),
     Row(
         "no right to send",
         UNAUTHORIZED,

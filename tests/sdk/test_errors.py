@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from .client import FIRST_EMPTY_WAIT_MS, Sdk
+from .conftest import MakeTopic
 from .driver import SdkError
 from .features import only_clients, partitioned_only
 
@@ -26,6 +27,16 @@ def test_receiving_from_a_missing_queue_fails_at_once(sdk: Sdk) -> None:
         sdk.receiver(MISSING).receive(1, FIRST_EMPTY_WAIT_MS, timeout_s=AT_ONCE_S)
     assert refused.value.kind == "not-found"
     assert MISSING in refused.value.message
+
+
+@partitioned_only
+def test_receiving_from_a_missing_subscription_fails_at_once(sdk: Sdk, make_topic: MakeTopic) -> None:
+    """The token for it is taken, as its topic is there; Python makes another exception of a refused one."""
+    topic = make_topic()
+    with pytest.raises(SdkError) as refused:
+        sdk.receiver(topic, subscription=MISSING).receive(1, FIRST_EMPTY_WAIT_MS, timeout_s=AT_ONCE_S)
+    assert refused.value.kind == "not-found"
+    assert f":Topic:{topic}|{MISSING}' could not be found" in refused.value.message
 
 
 @only_clients("javascript", "java")  # they take it for a reason to try again unless the sentence is the service's
