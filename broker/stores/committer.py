@@ -12,9 +12,9 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Final, Protocol
+from typing import Final
 
-from ...storage import CommitTogether
+from ...storage import Batch, CommitTogether
 from ..clock import Clock
 from .group_commits import GroupCommits, report
 from .recovery import Failure
@@ -37,21 +37,7 @@ LOOK_AFTER_MS: Final = 10
 
 assert LOOK_AFTER_MS * 1_000 < STUCK_US, "a stuck job is seen before the next one could be"
 
-
-class Committable(Protocol):
-    """The part of a store's batch that is needed here (`storage.Batch`)."""
-
-    @property
-    def shared(self) -> CommitTogether | None:
-        """What commits it together with others (see `storage.Batch.shared`)."""
-        ...
-
-    def commit(self) -> None:
-        """Commit; any thread may call it."""
-        ...
-
-
-_Waiting = tuple[Committable, asyncio.Future[None]]
+_Waiting = tuple[Batch, asyncio.Future[None]]
 
 
 class _Job:
@@ -71,7 +57,7 @@ class Committer:
         self._threads = threads
         self._clock = clock
         self.groups: dict[CommitTogether | None, GroupCommits] = {}
-        """By what commits them together (`Committable.shared`, never None): a batch of one may go there directly."""
+        """By what commits them together (`Batch.shared`, never None): a batch of one may go there directly."""
         self._waiting: deque[_Waiting] = deque()  # batches that commit alone; jobs take them
         self._done: deque[tuple[asyncio.Future[None], BaseException | None]] = deque()  # jobs add to it
         self._jobs: set[_Job] = set()
@@ -79,7 +65,7 @@ class Committer:
         self._starting = False  # jobs start at the end of this turn of the event loop
         self._looking = False  # a look at the jobs is due
 
-    def commit(self, batch: Committable) -> asyncio.Future[None]:
+    def commit(self, batch: Batch) -> asyncio.Future[None]:
         """Step 4.1 of a batch (`batch_runner`): commit it without waiting for the disk.
 
         The future gets None or the exception of the commit.
@@ -170,7 +156,7 @@ class Committer:
             self._look_later()
 
 
-def _error_of(batch: Committable) -> BaseException | None:
+def _error_of(batch: Batch) -> BaseException | None:
     try:
         batch.commit()
     except BaseException as error:

@@ -13,6 +13,8 @@ import pytest
 from emubus.broker.clock import Clock
 from emubus.broker.stores.committer import LOOK_AFTER_MS, SLOW_COMMIT_US, STUCK_US, Committer
 
+from .rowless import RowlessBatch
+
 THREADS = 4
 LIMIT_S = 20
 
@@ -40,32 +42,26 @@ class HandClock(Clock):
         return self.elapsed_us
 
 
-class Commit:
+class Commit(RowlessBatch):
     """A batch whose commit does what the test says, and counts."""
 
     def __init__(self, act: Callable[[], object] = lambda: None) -> None:
+        super().__init__()
         self._act = act
         self.count = 0
-
-    @property
-    def shared(self) -> None:
-        return
 
     def commit(self) -> None:
         self.count += 1
         self._act()
 
 
-class Held:
+class Held(RowlessBatch):
     """A batch whose commit hangs until it is released."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._began = threading.Event()
         self._released = threading.Event()
-
-    @property
-    def shared(self) -> None:
-        return
 
     def commit(self) -> None:
         self._began.set()

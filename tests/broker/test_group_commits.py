@@ -18,6 +18,7 @@ from emubus.broker.stores.group_commits import RETRY_AFTER_MS, SYNC_AFTER_MS, SY
 from emubus.broker.stores.recovery import PAUSE_MS_MIN
 
 from .namespace import loop_turns
+from .rowless import RowlessBatch
 
 LIMIT_S = 20
 
@@ -104,14 +105,14 @@ class Log:
         os.close(self._end)
 
 
-class Batch:
+class Batch(RowlessBatch):
     """A batch that a log commits, or that commits alone."""
 
     def __init__(
         self, name: str, calls: list[str], shared: Log | None = None, error: BaseException | None = None
     ) -> None:
+        super().__init__(shared)
         self.name = name
-        self.shared = shared
         self.error = error
         self._calls = calls
 
