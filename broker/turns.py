@@ -1,13 +1,19 @@
 """Fair use of the event loop: who works next, and for how long in one turn of the loop (R6).
 
-Everybody's work is in here: input that was read, connections that are to be freed, steps of requests. A peer is
-charged the time that its work really took, and of those whose work waits the one comes next that would be charged
-least after it: a peer with little to do overtakes all that have much, however many they are. Known clients have a
-queue, and so have strangers, who have shown no valid token or key yet: all strangers together get one fixed part of a
-turn, and time beyond it is deducted from their next turns. Does not know the work. Owned by a server.
+The work of peers (`Turns`) is all in here: input that was read, connections that are to be freed, steps of requests. A
+peer is charged the time that its work really took, and of those whose work waits the one comes next that would be
+charged least after it: a peer with little to do overtakes all that have much, however many they are. Known clients
+have a queue, and so have strangers, who have shown no valid token or key yet: all strangers together get one fixed part
+of a turn, and time beyond it is deducted from their next turns. This is fair queueing: `_now_us` is the virtual time,
+the place of the peer served last; a peer that comes with new work starts there, so that nobody saves time up by being
+idle.
 
-This is fair queueing: `_now_us` is the virtual time, the place of the peer served last; a peer that comes with new
-work starts there, so that nobody saves time up by being idle.
+What peers ask of stores is executed behind their input (`TurnEnd`), in batches that take their part of a turn together
+(`Pace`). A peer that is heard alone has its requests executed, and answered, before the loop turns: nothing else is
+there that could share a batch with them, and a turn costs a message alone more than its row does. With others heard at
+about the same time the stores wait for the next turn, and have one batch for all.
+
+Does not know the work. A server owns `Turns`, a `Namespace` the other two; all are used on the event loop.
 """
 
 from __future__ import annotations
@@ -20,6 +26,22 @@ from typing import Final, Protocol
 
 EXPECTED_US: Final = 2_000
 """What the work of a peer is expected to take of which nothing is known: much. Those that take longer are equal."""
+
+LARGE_TURN_US: Final = 2_000
+"""Large batches of stores begin until so much of a turn of the loop is used. With more, connections are heard later;
+with less, what sixteen stores do takes more turns, each with a look at all sockets."""
+
+SMALL_TURN_US: Final = 8_000
+"""Small ones begin until so much is used; stores without a disk never let the loop go else."""
+
+UNCOUNTED_US: Final = 500
+"""So much is added up over turns before the next one begins with nothing: to begin one takes a call of the loop, and a
+message alone would make it each time. A batch that comes then begins as if so much of its turn were used."""
+
+assert UNCOUNTED_US < LARGE_TURN_US < SMALL_TURN_US, "a large batch would begin where a small one waits, or never"
+
+
+# ---- peers
 
 
 class Account:
@@ -357,3 +379,104 @@ class _Paced:
             except BaseException as thrown:
                 error = thrown
             del waited_for  # it has the error
+
+
+# ---- the batches of stores
+
+
+class TurnEnd:
+    """The calls that wait for the end of this turn, or of the input that is `open`."""
+
+    __slots__ = ("_calls", "_is_open", "_is_scheduled")
+
+    def __init__(self) -> None:
+        self._calls: list[Callable[[], None]] = []
+        self._is_open = False
+        self._is_scheduled = False
+
+    def call(self, work: Callable[[], None]) -> None:
+        """Call `work` with the next `run`: of the input that is open, else in the loop's next turn. It must not raise.
+
+        A call that comes during a `run` is made in the next turn: others are heard before.
+        """
+        self._calls.append(work)
+        if not self._is_open and not self._is_scheduled:
+            asyncio.get_running_loop().call_soon(self._run_in_time)
+            self._is_scheduled = True
+
+    def open(self) -> None:
+        """From now on a `run` follows in this turn, whatever happens."""
+        self._is_open = True
+
+    def run(self) -> None:
+        """Make the calls that wait."""
+        self._is_open = False
+        if self._calls:
+            calls, self._calls = self._calls, []
+            for work in calls:
+                work()
+
+    def _run_in_time(self) -> None:
+        self._is_scheduled = False
+        self.run()
+
+
+class Pace:
+    """The time that the workers of all stores have used in this turn of the loop. Shared by those of a `Namespace`.
+
+    Without it, sixteen large batches that are ready together are one turn, and connections are heard behind it. Of
+    those that wait for a turn with time left, the first one goes in the next turn even if small batches have used that
+    up: they may do so in each turn, most likely on a busy machine, where the stopwatch counts what others do.
+    """
+
+    def __init__(self) -> None:
+        self.used_us = 0
+        """In this turn; a batch need not `wait` up to LARGE_TURN_US."""
+        self._next_turn = asyncio.Event()
+        self._is_scheduled = False  # `_begin_turn`
+        self._waiting: deque[object] = deque()
+        """A ticket of each that waits for a turn with time left."""
+        self._first: object = None
+        """The ticket that goes in this turn."""
+
+    def add(self, used_us: int) -> None:
+        """A worker has worked for so many microseconds without waiting."""
+        self.used_us += used_us
+        if self.used_us > UNCOUNTED_US and not self._is_scheduled:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        asyncio.get_running_loop().call_soon(self._begin_turn)
+        self._is_scheduled = True
+
+    def _begin_turn(self) -> None:
+        self._is_scheduled = False
+        self.used_us = 0
+        self._first = self._waiting[0] if self._waiting else None
+        self._next_turn.set()
+        self._next_turn.clear()  # those that waited go on
+
+    async def pause(self) -> None:
+        """Let the loop turn, and wait for a turn that has time left."""
+        if not self._is_scheduled:
+            self._schedule()
+        await self._wait_for_time()
+
+    async def wait(self, *, large: bool) -> None:
+        """Large batches wait for a turn that has time left, small ones for the next turn if much is used."""
+        if large:
+            if self.used_us > LARGE_TURN_US:
+                await self._wait_for_time()
+        elif self.used_us > SMALL_TURN_US:
+            await self._next_turn.wait()  # once: large ones would be ready before it in each
+
+    async def _wait_for_time(self) -> None:
+        assert self._is_scheduled, "no turn would follow"
+        ticket = object()
+        self._waiting.append(ticket)
+        try:
+            await self._next_turn.wait()
+            while self.used_us > LARGE_TURN_US and self._first is not ticket:
+                await self._next_turn.wait()
+        finally:
+            self._waiting.remove(ticket)

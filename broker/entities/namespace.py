@@ -26,11 +26,10 @@ from ..model.profiles import Limits, limits_over, message_bytes_max
 from ..partition.contract import Delays, NoObserver, Observer
 from ..partition.records import topic_bytes
 from ..partition.state import forwarded_from
-from ..stores.batches import Pace
 from ..stores.committer import Committer
 from ..stores.recovery import Recovery
-from ..stores.turn_end import TurnEnd
 from ..stores.worker import Worker
+from ..turns import Pace, TurnEnd
 from .dispatcher import ReceiveQuota
 from .entity import RECEIVE_REFUSED, SEND_REFUSED, Description, Entity, PartitionHandle, Totals
 from .forwarder import Forwarder

@@ -40,7 +40,8 @@ from ..partition.partition import Partition
 from ..partition.records import DUE
 from ..partition.requests import DeleteRows, ProcessDue
 from ..partition.turn import Turn
-from .batches import BATCH_BYTES_MAX, TURN_US, Pace, Submitted, can_split, halves, next_batch
+from ..turns import LARGE_TURN_US, Pace
+from .batches import BATCH_BYTES_MAX, Submitted, can_split, halves, next_batch
 from .committer import Committer
 from .health import StoreHealth
 from .open_partitions import OpenPartitions
@@ -76,7 +77,7 @@ OfPartition = Mapping[tuple[Counted, str], int]
 
 NOTHING: Final[OfPartition] = {}
 
-assert SMALL_BATCH_US < TURN_US < BATCH_US, "a batch would end before the turn that it may use up"
+assert SMALL_BATCH_US < LARGE_TURN_US < BATCH_US, "a batch would end before the turn that it may use up"
 
 log = structlog.get_logger(__name__)
 
@@ -155,7 +156,7 @@ class BatchRunner:
                 return
             try:
                 count, expected_bytes, adds, large = next_batch(requests)
-                if self._pace.used_us > TURN_US:
+                if self._pace.used_us > LARGE_TURN_US:
                     await self._pace.wait(large=large)
                 done_count = await self._run_batch(requests[:count], expected_bytes, adds=adds, large=large)
                 if done_count < count:

@@ -1,5 +1,4 @@
-"""Forms batches of requests: puts receives first, estimates written bytes, limits a batch, splits one that fails, and
-has one wait while the batches of all stores have used their part of a turn of the event loop.
+"""Forms batches of requests: puts receives first, estimates written bytes, limits a batch, splits one that fails.
 
 Knows which requests have messages, and that a topic copies a message for each subscription. Does not know how a
 partition executes a request (`partition`), nor how a batch is executed and committed (`batch_runner`).
@@ -7,8 +6,6 @@ partition executes a request (`partition`), nor how a batch is executed and comm
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple, cast
 
@@ -42,23 +39,11 @@ REQUEST_BYTES: Final = 512  # allowance per request, and per copy, for rows besi
 FIRST_COUNT_MAX: Final = 64  # receives of more messages take their turn behind completed ones
 RESUBMITTED_BYTES: Final = 4096  # assumed size of a message in a request that has only its number
 
-TURN_US: Final = 2_000
-"""Large batches begin until so much of a turn of the loop is used. With more, connections are heard later; with less,
-what sixteen stores do takes more turns, each with a look at all sockets."""
-
-SMALL_TURN_US: Final = 8_000
-"""Small ones begin until so much is used; stores without a disk never let the loop go else."""
-
-UNCOUNTED_US: Final = 500
-"""So much is added up over turns before the next one begins with nothing: to begin one takes a call of the loop, and a
-message alone would make it each time. A batch that comes then begins as if so much of its turn were used."""
-
 _ADDING: Final = frozenset({Send, Schedule, StoreForwarded, Resubmit, Transfer, SetSessionState})
 _MAY_ADD: Final = frozenset({Commit, ProcessDue})
 _WRITING: Final = frozenset({Send, Schedule, Settle, StoreForwarded, Commit, Resubmit, ClaimMessages})
 _RECEIVING: Final = frozenset({Receive, ReceiveFromSession})
 
-assert UNCOUNTED_US < TURN_US < SMALL_TURN_US, "a large batch would begin where a small one waits, or never"
 assert LARGE_BYTES < BATCH_BYTES_MAX, "a batch would be full before it is large"
 assert REQUEST_BYTES < LARGE_BYTES, "a request that writes nothing but rows beside messages would be large"
 
@@ -201,64 +186,3 @@ def _of_transaction(request: Commit) -> tuple[int, int]:
         own_bytes += size_bytes
         with_copies_bytes += with_copies
     return own_bytes, with_copies_bytes
-
-
-class Pace:
-    """The time that the workers of all stores have used in this turn of the loop. Shared by those of a `Namespace`.
-
-    Without it, sixteen large batches that are ready together are one turn, and connections are heard behind it. Of
-    those that wait for a turn with time left, the first one goes in the next turn even if small batches have used that
-    up: they may do so in each turn, most likely on a busy machine, where the stopwatch counts what others do.
-    """
-
-    def __init__(self) -> None:
-        self.used_us = 0
-        """In this turn; a batch need not `wait` up to TURN_US."""
-        self._next_turn = asyncio.Event()
-        self._is_scheduled = False  # `_begin_turn`
-        self._waiting: deque[object] = deque()
-        """A ticket of each that waits for a turn with time left."""
-        self._first: object = None
-        """The ticket that goes in this turn."""
-
-    def add(self, used_us: int) -> None:
-        """A worker has worked for so many microseconds without waiting."""
-        self.used_us += used_us
-        if self.used_us > UNCOUNTED_US and not self._is_scheduled:
-            self._schedule()
-
-    def _schedule(self) -> None:
-        asyncio.get_running_loop().call_soon(self._begin_turn)
-        self._is_scheduled = True
-
-    def _begin_turn(self) -> None:
-        self._is_scheduled = False
-        self.used_us = 0
-        self._first = self._waiting[0] if self._waiting else None
-        self._next_turn.set()
-        self._next_turn.clear()  # those that waited go on
-
-    async def pause(self) -> None:
-        """Let the loop turn, and wait for a turn that has time left."""
-        if not self._is_scheduled:
-            self._schedule()
-        await self._wait_for_time()
-
-    async def wait(self, *, large: bool) -> None:
-        """Large batches wait for a turn that has time left, small ones for the next turn if much is used."""
-        if large:
-            if self.used_us > TURN_US:
-                await self._wait_for_time()
-        elif self.used_us > SMALL_TURN_US:
-            await self._next_turn.wait()  # once: large ones would be ready before it in each
-
-    async def _wait_for_time(self) -> None:
-        assert self._is_scheduled, "no turn would follow"
-        ticket = object()
-        self._waiting.append(ticket)
-        try:
-            await self._next_turn.wait()
-            while self.used_us > TURN_US and self._first is not ticket:
-                await self._next_turn.wait()
-        finally:
-            self._waiting.remove(ticket)

@@ -19,7 +19,7 @@ import structlog
 from ..clock import Clock
 from ..partition.contract import PartitionRef, SubscriptionRouting
 from ..partition.requests import Send
-from .batches import Pace
+from ..turns import Pace
 
 EVALUATIONS_MAX: Final = 2_000  # of rules for the messages of one request: two to four milliseconds
 LARGE_MESSAGE_BYTES: Final = 8 << 10  # LIKE may take a hundred nanoseconds for each character of a property

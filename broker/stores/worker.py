@@ -27,8 +27,9 @@ from ..partition.partition import Partition
 from ..partition.records import STATE, STATE_KEY, Counters, Home
 from ..partition.requests import DeleteRows, ExpireLocks, Receive, Request, Send, Settle, must_be_retried
 from ..partition.state import forwarded_from
+from ..turns import Pace, TurnEnd
 from .batch_runner import BatchRunner, MessageCounts
-from .batches import Pace, Submitted, split_receives
+from .batches import Submitted, split_receives
 from .committer import Committer
 from .first_rows import first_rows
 from .health import StoreHealth
@@ -38,7 +39,6 @@ from .open_partitions import OpenPartitions
 from .outage import Outage, OutageKind
 from .recovery import Failure
 from .timers import StoreTimers
-from .turn_end import TurnEnd
 
 BATCH_REQUESTS_MAX: Final = 1000  # taken from the inbox at a time
 RETRY_AFTER_MS: Final = 250  # after a failed commit

@@ -18,7 +18,7 @@ from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.model.profiles import Profile, limits_for
 from emubus.broker.repeated_lines import RepeatedLines
 from emubus.broker.service_errors import lock_lost, name_of, not_found, too_large
-from emubus.broker.stores.turn_end import TurnEnd
+from emubus.broker.turns import TurnEnd
 
 from .fake_verbs import FakeVerbs
 

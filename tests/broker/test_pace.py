@@ -11,13 +11,14 @@ from emubus.broker.address import SubQueue
 from emubus.broker.api import Complete, ReceiveMode
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.partition.requests import Receive, Settle
-from emubus.broker.stores.batches import LARGE_BYTES, LARGE_COUNT, REQUEST_BYTES, TURN_US, Pace, Submitted, next_batch
+from emubus.broker.stores.batches import LARGE_BYTES, LARGE_COUNT, REQUEST_BYTES, Submitted, next_batch
+from emubus.broker.turns import LARGE_TURN_US, Pace
 
 from .acts import nothing
 from .driving import Place
 from .namespace import loop_turns
 
-BATCH_US = TURN_US // 2 + 1
+BATCH_US = LARGE_TURN_US // 2 + 1
 
 
 class Stores:
@@ -74,7 +75,7 @@ async def test_each_turn_takes_a_large_batch_although_small_ones_use_it_up(pause
     stores, loop = Stores(), asyncio.get_running_loop()
 
     def use_up() -> None:
-        stores.pace.add(TURN_US + 1)
+        stores.pace.add(LARGE_TURN_US + 1)
         loop.call_soon(use_up)
 
     async def execute(index: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from emubus.broker.errors import BrokerError
 from emubus.broker.model.descriptions import QueueDescription
-from emubus.broker.stores.turn_end import TurnEnd
+from emubus.broker.turns import TurnEnd
 from emubus.storage import Store
 
 from .driving import encoded
