@@ -28,7 +28,7 @@ from ..partition.records import (
     Record,
     message_key,
 )
-from ..stores.batch_runner import Histogram
+from ..stores.counting import Histogram
 from ..stores.outage import HEALTHY, Outage
 from ..stores.recovery import Failure
 from ..stores.worker import Worker

@@ -17,16 +17,14 @@ Before 4 has begun a failure undoes the batch: memory as the store has it, locks
 halving, down to single requests and single messages of a run. Once 4 has begun, a failure leaves the outcome unknown,
 and the memory of the batch's partitions is dropped; only no room is known to have stored nothing.
 
-Knows the order of these steps, what ends them, and what they did since the start: commits, and messages by entity, as
-plain integers (`CommitStats`, `MessageCounts`). Does not know what a request does (`partition`), nor where requests
-come from (`worker`). On the event loop. Owned by the store's worker.
+Knows the order of these steps and what ends them. Does not know what a request does (`partition`), where requests come
+from (`worker`), and how what was done is counted (`counting`). On the event loop. Owned by the store's worker.
 """
 
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 import structlog
@@ -35,7 +33,7 @@ from ...storage import FLUSHING_BYTES, Batch, Store, StoreError, StoreFull, no_f
 from .. import service_errors
 from ..clock import Clock
 from ..errors import BrokerError, Condition, UnknownOutcomeError
-from ..partition.contract import Counted, Counts, Delays, Observer, PartitionRef
+from ..partition.contract import Delays, Observer, PartitionRef
 from ..partition.partition import Partition
 from ..partition.records import DUE
 from ..partition.requests import DeleteRows, ProcessDue
@@ -43,6 +41,7 @@ from ..partition.turn import Turn
 from ..turns import LARGE_TURN_US, Pace
 from .batches import BATCH_BYTES_MAX, Submitted, can_split, halves, next_batch
 from .committer import Committer
+from .counting import CommitStats, MessageCounts
 from .health import StoreHealth
 from .open_partitions import OpenPartitions
 from .outage import Outage
@@ -61,21 +60,6 @@ sends large ones to the next turn."""
 
 FAULTS_MAX: Final = 1000
 """Kinds of faults that are counted; there should be none."""
-
-LATENCY_BOUNDS_US: Final = (100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000)
-"""Microseconds; longer commits are counted after the last bound."""
-
-SIZE_BOUNDS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)
-"""Requests in one batch."""
-
-REASONS_MAX: Final = 20
-"""Reasons of dead letters that a partition counts apart; clients make up their own."""
-OTHER_REASONS: Final = "(other)"
-
-OfPartition = Mapping[tuple[Counted, str], int]
-"""How often, by what happened and the sub-queue, or the reason of dead letters; "" without either."""
-
-NOTHING: Final[OfPartition] = {}
 
 assert SMALL_BATCH_US < LARGE_TURN_US < BATCH_US, "a batch would end before the turn that it may use up"
 
@@ -262,7 +246,8 @@ class BatchRunner:
         del timers.orphans[:orphan_count]
         if of_earlier_ends or turn.next_due is not None or timers.unwatched:
             timers.batch_ended(partitions.touched, of_earlier_ends, turn.next_due)
-        self.message_counts.add(turn.counts)
+        if turn.counts:
+            self.message_counts.add(turn.counts)
         turn.release(self._observer)  # 6
         if large:
             pace.add(stopwatch_us() - committed_us)
@@ -389,77 +374,3 @@ class BatchRunner:
         self._partitions.drop(refs)
         self._partitions.touched.clear()
         return refs
-
-
-# ---- what batches did since the start
-
-
-class Histogram:
-    """Counts of values up to each of `bounds` (and above the bound before), and the sum of the values."""
-
-    __slots__ = ("bounds", "counts", "total")
-
-    def __init__(self, bounds: Sequence[int]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0
-
-
-class CommitStats:
-    """Histograms of one store's commits: latency (microseconds) and requests per batch; the number of failures."""
-
-    __slots__ = ("failures", "latency_us", "sizes")
-
-    def __init__(self) -> None:
-        self.latency_us = Histogram(LATENCY_BOUNDS_US)
-        self.sizes = Histogram(SIZE_BOUNDS)
-        self.failures = 0
-
-    def committed(self, request_count: int, took_us: int) -> None:
-        latency_us, sizes = self.latency_us, self.sizes
-        latency_us.counts[bisect_left(LATENCY_BOUNDS_US, took_us)] += 1
-        latency_us.total += took_us
-        sizes.counts[bisect_left(SIZE_BOUNDS, request_count)] += 1
-        sizes.total += request_count
-
-    def failed(self) -> None:
-        self.failures += 1
-
-
-class MessageCounts:
-    """What happened to messages of one store's partitions, by queue id. Where nothing happened, there is no entry."""
-
-    __slots__ = ("_of_partition",)
-
-    def __init__(self) -> None:
-        self._of_partition: dict[int, dict[tuple[Counted, str], int]] = {}
-
-    def add(self, counts: Iterable[Counts]) -> None:
-        """Count what a batch did, once it is committed."""
-        for queue_id, what, detail, count in counts:
-            of_partition = self._of_partition.get(queue_id)
-            if of_partition is None:
-                of_partition = self._of_partition[queue_id] = {}
-            key = what, detail
-            if key in of_partition:
-                of_partition[key] += count
-            elif count:
-                if what is Counted.DEAD_LETTERED and _reason_count(of_partition) >= REASONS_MAX:
-                    key = what, OTHER_REASONS
-                of_partition[key] = of_partition.get(key, 0) + count
-
-    def of(self, queue_id: int) -> OfPartition:
-        """The counters of a partition, those above 0; the caller must not keep them."""
-        return self._of_partition.get(queue_id, NOTHING)
-
-    def go_on_as(self, queue_id: int, old: int) -> None:
-        """Go on counting for `queue_id` what was counted for `old`, which a purge has replaced."""
-        if old in self._of_partition:
-            self._of_partition[queue_id] = self._of_partition[old]  # shared: `old` may have requests under way
-
-    def remove(self, queue_id: int) -> None:
-        self._of_partition.pop(queue_id, None)
-
-
-def _reason_count(of_partition: OfPartition) -> int:
-    return sum(what is Counted.DEAD_LETTERED for what, _ in of_partition)

@@ -28,9 +28,10 @@ from ..partition.records import STATE, STATE_KEY, Counters, Home
 from ..partition.requests import DeleteRows, ExpireLocks, Receive, Request, Send, Settle, must_be_retried
 from ..partition.state import forwarded_from
 from ..turns import Pace, TurnEnd
-from .batch_runner import BatchRunner, MessageCounts
+from .batch_runner import BatchRunner
 from .batches import Submitted, split_receives
 from .committer import Committer
+from .counting import MessageCounts
 from .first_rows import first_rows
 from .health import StoreHealth
 from .late_completions import LateCompletions

@@ -13,7 +13,7 @@ from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError
 from emubus.broker.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from emubus.broker.stores.batch_runner import OTHER_REASONS, REASONS_MAX
+from emubus.broker.stores.counting import OTHER_REASONS, REASONS_MAX
 
 from .driving import encoded
 from .namespace import Receiver, loop_turns, open_broker, send
