@@ -143,10 +143,6 @@ class Roles:
         """All assignments, by principal, role and entity."""
         return sorted(self._assignments)
 
-    def on_change(self, changed: Callable[[], None]) -> None:
-        """Call `changed()` after each change from now on, in place of the former one."""
-        self._changed = changed
-
     def held(self, principals: Collection[str], path: str) -> frozenset[Role]:
         """The roles of an identity on an entity path in compared form; "" is the namespace."""
         assigned = (each for principal in principals for each in self._by_principal.get(principal, ()))

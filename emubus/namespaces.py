@@ -137,11 +137,6 @@ class Namespaces:
         """Whether a name may mean another namespace than the one that was reached."""
         return bool(self._places or self._gone)
 
-    @property
-    def are_opening(self) -> bool:
-        """Whether files of some are being opened."""
-        return bool(self._openings)
-
     def choice(self, reached: HostedNamespace) -> Find | None:
         """What finds the AMQP server that a client names which has reached that one; None while there is one only."""
         return partial(self._amqp_named, reached) if self.are_several else None

@@ -138,10 +138,6 @@ class Forwarder:
         for handle in entity.partitions:
             self._aside.pop(handle, None)
 
-    def running_count(self) -> int:
-        """Number of partitions whose forwarding task has something to do."""
-        return len(self._running) - len(self._parked)
-
     async def stop(self) -> None:
         """Stop; the next start forwards the rest."""
         self._stopping = True

@@ -1,4 +1,4 @@
-"""Stored messages: parses them for a move, reads and changes their properties.
+"""Stored messages: parses them for a move, and changes their application properties.
 
 Does not know records and homes (`partition.records`). Pure.
 """
@@ -11,22 +11,18 @@ from typing import Final
 
 from ...codec.sections import (
     APPLICATION_PROPERTIES,
-    PROPERTIES,
     Entries,
     encoded_entries,
     map_with_encoded,
     map_with_entries,
 )
-from .message import PROPERTY_NAMES, Message, parse_message
+from .message import Message, parse_message
 from .stored_form import (
     ANNOTATIONS_HEAD,
     FORM_HEAD,
     FORM_HEAD_BYTES,
     PLAIN,
     bare_at_of,
-    decoded,
-    locate_bare,
-    named_values,
     split_delivery_annotations,
 )
 
@@ -105,28 +101,3 @@ def _section_end(stored: bytes, at: int, head: bytes) -> int:
     if width == 0x4:
         return at + 4
     return at + 5 + stored[at + 4] if width == 0xC else at + 8 + _size_at(stored, at + 4)[0]
-
-
-def application_properties(stored: bytes) -> dict[str, object]:
-    """Decode and return the application properties with string keys.
-
-    Raises BrokerError(DECODE_ERROR) for a malformed value, because parsing does not decode values.
-    """
-    bare_at, at = locate_bare(stored)
-    if not at[APPLICATION_PROPERTIES + 7]:
-        return {}
-    return named_values(stored, bare_at + at[APPLICATION_PROPERTIES])
-
-
-def properties_fields(stored: bytes) -> dict[str, object]:
-    """Decode and return the properties that are not null, by AMQP name ("message-id", "group-id", …).
-
-    Raises BrokerError(DECODE_ERROR) for a malformed value, because parsing does not decode values.
-    """
-    bare_at, at = locate_bare(stored)
-    if not at[PROPERTIES + 7]:
-        return {}
-    fields = decoded(stored, bare_at + at[PROPERTIES] + 3)
-    if not isinstance(fields, list):
-        return {}
-    return {name: value for name, value in zip(PROPERTY_NAMES, fields, strict=False) if value is not None}

@@ -12,7 +12,6 @@ from typing import Final, cast
 from ...codec.decode import decode
 from ...codec.encode import map_from_items
 from ...codec.errors import DecodeError
-from ...codec.sections import locate
 from ..errors import decode_refusal
 
 # What a row begins with: version (low 4 bits) and target index (high 4 bits), hops, bytes of the path, delivery count,
@@ -90,18 +89,6 @@ def bare_at_of(data: bytes, at: int = 0) -> int:
     if version != PLAIN:
         bare_at += DELIVERY_HEAD.size + DELIVERY_HEAD.unpack_from(data, at + FORM_HEAD_BYTES)[1]
     return bare_at
-
-
-def locate_bare(stored: bytes) -> tuple[int, list[int]]:
-    """Return the start of the bare sections, and their positions relative to it (as from `sections.locate`)."""
-    bare_at = bare_at_of(stored)
-    try:
-        at = locate(stored[bare_at:], mixed=True)
-        if at is None:
-            raise DecodeError(bare_at, "the sections of the stored message are not in order")
-    except DecodeError as error:
-        raise decode_refusal(error) from None
-    return bare_at, at
 
 
 def named_values(data: bytes, start: int) -> dict[str, object]:

@@ -109,6 +109,12 @@ async def _brokers_stop() -> AsyncIterator[None]:
         raise ExceptionGroup("brokers that could not be checked or stopped", failures)
 
 
+def forwarding_count(broker: Broker) -> int:
+    """How many partitions have a task that forwards something."""
+    forwarder = broker.namespace.forwarder
+    return len(forwarder._running) - len(forwarder._parked)
+
+
 async def loop_turns(count: int = 1) -> None:
     """Let everything that is ready on the event loop run, `count` times over. No time passes."""
     loop = asyncio.get_running_loop()

@@ -19,7 +19,6 @@ from sortedcontainers import SortedDict
 
 from emubus.broker.api import TABLES
 from emubus.broker.errors import BrokerError, Condition
-from emubus.broker.message.stored import application_properties
 from emubus.broker.partition.contract import PartitionRef
 from emubus.broker.partition.partition import Partition
 from emubus.broker.partition.ready_queue import Reader, WindowBudget
@@ -52,6 +51,8 @@ from emubus.broker.partition.turn import Turn
 from emubus.storage import Batch, Store, StoreError, StoreFailed, View
 from emubus.storage.contract import BatchState, StoreWithoutJournal
 from emubus.storage.memory_store import MemoryStore
+
+from .stored_fields import application_properties
 
 LAST_KEY = b"\xff" * 32
 ROWS_MAX = 1 << 30

@@ -23,7 +23,7 @@ from emubus.broker.model.descriptions import (
 )
 
 from .driving import decoded, encoded, read
-from .namespace import WAIT_S, Receiver, loop_turns, open_broker, per_partition, send
+from .namespace import WAIT_S, Receiver, forwarding_count, loop_turns, open_broker, per_partition, send
 
 ABC = partition_for_key("abc", 16)
 NAMES = [f"m{number:02}" for number in range(12)]
@@ -190,7 +190,7 @@ async def test_with_a_deleted_subscription_its_copies_on_the_way_are_gone(clock:
     broker.outages.end(ABC)
     broker.administration.delete("t/Subscriptions/s")
     await settled(clock)
-    assert broker.namespace.forwarder.running_count() == 0
+    assert forwarding_count(broker) == 0
     assert broker.namespace.catalog.deleted == {}
     broker.administration.create(SubscriptionDescription("t", "s"))
     await settled(clock)

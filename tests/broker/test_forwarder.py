@@ -20,7 +20,7 @@ from emubus.broker.partition.records import Record
 from emubus.broker.partition.requests import StoreForwarded
 
 from .driving import Driver, decoded, encoded
-from .namespace import Receiver, loop_turns, open_broker, per_partition, send
+from .namespace import Receiver, forwarding_count, loop_turns, open_broker, per_partition, send
 
 SOURCE = QueueDescription("from", forward_to="to")
 TARGET = QueueDescription("to", enable_partitioning=True)
@@ -115,7 +115,7 @@ async def test_a_deleted_entity_is_forwarded_from_no_more(clock: Clock) -> None:
     broker.outages.end(out)
     broker.administration.delete("from")
     await settled(clock)
-    assert broker.namespace.forwarder.running_count() == 0
+    assert forwarding_count(broker) == 0
     assert await Receiver(broker, "to").drain() == []
 
 
@@ -193,7 +193,7 @@ async def test_messages_without_a_key_do_not_wait_for_stores_that_are_out(clock:
         broker.outages.begin(index, Outage(kind))
     await send_at_once(broker, "from", unkeyed(200))
     await loop_turns(300)
-    assert broker.namespace.forwarder.running_count() == 0
+    assert forwarding_count(broker) == 0
     for index in out:
         broker.outages.end(index)
     await settled(clock)

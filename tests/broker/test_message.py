@@ -14,9 +14,7 @@ from emubus.broker.errors import BrokerError, Condition, EmptyBatchError
 from emubus.broker.message.bounds import STANDARD_BOUNDS
 from emubus.broker.message.message import INSTANT_MS_MAX, parse_message, parse_sent, split_batch
 from emubus.broker.message.stored import (
-    application_properties,
     parse_stored,
-    properties_fields,
     with_application_properties,
 )
 from emubus.codec.decode import decode
@@ -25,6 +23,7 @@ from emubus.codec.sections import CONSTRUCTORS_MAX, data_sections_max
 from emubus.codec.types import Described, Int, Long, Short, Symbol, Timestamp, Ubyte, Uint, Ulong
 
 from .driving import delivery_bytes
+from .stored_fields import application_properties, properties_fields
 
 ENQUEUED_AT = 1767225600000
 TTL_MS = 60_000

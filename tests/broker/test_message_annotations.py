@@ -7,13 +7,12 @@ import pytest
 from emubus.broker.errors import BrokerError, Condition
 from emubus.broker.message.message import parse_message
 from emubus.broker.message.stored import (
-    application_properties,
     parse_stored,
-    properties_fields,
     with_application_properties,
 )
 from emubus.codec.types import Symbol, Ubyte, Uint
 
+from .stored_fields import application_properties, properties_fields
 from .test_message import (
     ANNOTATIONS,
     BARE,

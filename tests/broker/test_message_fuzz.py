@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from emubus.broker.errors import BrokerError, Condition, EmptyBatchError
 from emubus.broker.message.message import parse_message, split_batch
 from emubus.broker.message.stored import (
-    application_properties,
     parse_stored,
-    properties_fields,
     with_application_properties,
 )
 from emubus.broker.message.stored_form import decoded, named_values
@@ -23,6 +21,7 @@ from emubus.codec.errors import DecodeError
 from emubus.codec.types import Described, Symbol, Timestamp, Ubyte, Uint, Ulong
 
 from .driving import delivery_bytes
+from .stored_fields import application_properties, properties_fields
 
 T = TypeVar("T")
 REFUSALS = {Condition.DECODE_ERROR, Condition.INVALID_FIELD, Condition.ARGUMENT_OUT_OF_RANGE}

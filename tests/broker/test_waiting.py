@@ -18,7 +18,7 @@ from emubus.broker.model.descriptions import EntityStatus, QueueDescription, Sub
 from emubus.broker.model.profiles import Profile
 
 from .driving import decoded, encoded, read
-from .namespace import Receiver, loop_turns, open_broker, send
+from .namespace import Receiver, forwarding_count, loop_turns, open_broker, send
 
 TARGET = QueueDescription("target")
 STATUS = {
@@ -213,7 +213,7 @@ async def test_what_waits_can_be_received_once_dead_letters_go_on_no_more(clock:
     await settled(clock)
     (delivery,) = await Receiver(broker, "source/$DeadLetterQueue").receive(1)
     assert delivery.sequence_number == 1
-    assert broker.namespace.forwarder.running_count() == 0
+    assert forwarding_count(broker) == 0
 
 
 async def test_dead_letters_that_are_there_go_on_when_that_is_set(clock: Clock) -> None:

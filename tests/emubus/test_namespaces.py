@@ -342,7 +342,7 @@ def test_others_are_served_while_a_namespace_is_opened(server: EmubusServer, dis
 def test_a_namespace_is_deleted_while_it_is_opened(server: EmubusServer, disk: threading.Event) -> None:
     with ThreadPoolExecutor() as clients:
         over_amqp = clients.submit(send, "orders.localhost", server.amqp_port, "lost", "only")
-        while not server.call(lambda: server.server.namespaces.are_opening):
+        while not server.call(lambda: bool(server.server.namespaces._openings)):
             pass
         deleted = clients.submit(server.run, namespaces(server).delete("orders"))
         while len(server.call(namespaces(server).list)) > 1:

@@ -21,13 +21,15 @@ from emubus.broker.api import Home, Outage, OutageKind
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock, Timer
 from emubus.broker.errors import BrokerError
-from emubus.broker.message.stored import application_properties, parse_stored
+from emubus.broker.message.stored import parse_stored
 from emubus.broker.model.catalog import CATALOG_TABLES, Catalog
 from emubus.broker.model.profiles import Profile, limits_for
 from emubus.broker.partition.records import HOMES, MESSAGES, SESSION_NUMBER_KEY, SESSION_STATE, Record
 from emubus.storage import StoreError
 from emubus.storage.memory_store import MemoryStore
 
+from ..namespace import forwarding_count
+from ..stored_fields import application_properties
 from ..tearing import Fate, TearingStore
 from .loop import SteppedLoop
 from .shapes import Shape, topology
@@ -297,7 +299,7 @@ class World:
 
     def is_busy(self) -> bool:
         """Whether anything is under way between entities."""
-        return bool(self.broker.namespace.forwarder.running_count() or self.broker.namespace.catalog.deleted)
+        return bool(forwarding_count(self.broker) or self.broker.namespace.catalog.deleted)
 
     def failures(self) -> int:
         """How many batches were not confirmed in this life: their partitions have lost their memory, and all locks."""

@@ -87,7 +87,7 @@ def test_others_are_served_while_a_request_opens_a_namespace(
         arm.namespace()
         asked = beside.submit(arm, method, path, body)
         try:
-            while not server.call(lambda: server.server.namespaces.are_opening):
+            while not server.call(lambda: bool(server.server.namespaces._openings)):
                 pass
             bus = ServiceBusClient.from_connection_string(server.connection_string)
             with bus, bus.get_queue_sender("mine") as sender:
