@@ -10,6 +10,8 @@ import asyncio
 from functools import partial
 from typing import Final
 
+import structlog
+
 from ...broker import service_errors
 from ...broker.errors import BrokerError
 from .. import texts
@@ -21,6 +23,8 @@ from ..strikes import AdminRequest, Attempt, Effect, Strike
 TOPIC: Final = "Moves and trouble"
 KINDS: Final = ("timeout", "internal", "busy", "any")
 ALLOTTED_MS: Final = 8_000
+
+log = structlog.get_logger(__name__)
 
 
 class Refusing(Behaviour):
@@ -173,11 +177,18 @@ class RegionFailover(Behaviour):
         if self.number("lost_ms"):
             since = on.started_at - self.number("lost_ms")
             self._losing = asyncio.get_running_loop().create_task(on.broker.maintenance.lose_since(since))
+            self._losing.add_done_callback(_tell_failure)
 
     def accepts(self, connection: int) -> bool:
         if self.on.clock.now_ms() >= self._until_at:
             return True
         return not self.on.record("namespace", f"connection {connection} refused")
+
+
+def _tell_failure(losing: asyncio.Task[int]) -> None:
+    """Say that messages stayed which a failover was to lose: a store went out meanwhile."""
+    if not losing.cancelled() and (error := losing.exception()) is not None:
+        log.warning("failover lost too little", cause=str(error))
 
 
 class PhantomNotFound(Behaviour):

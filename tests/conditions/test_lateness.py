@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from proton import timestamp
+from structlog.testing import capture_logs
 
 from emubus.broker.api import Abandon, Complete, DeadLetter, Delivery, Home, ReceiveMode
 from emubus.broker.broker import Broker
@@ -18,6 +19,7 @@ from emubus.broker.model.descriptions import (
     SubscriptionDescription,
     TopicDescription,
 )
+from emubus.broker.stores.outage import Outage, OutageKind
 from emubus.codec.types import Symbol
 from emubus.conditions.behaviour import Value
 from emubus.conditions.condition import StartedCondition
@@ -369,3 +371,13 @@ async def test_a_forced_failover_loses_what_was_accepted_last(setting: Setting) 
     await loop_turns(200)
     assert bodies(await Receiver(setting.broker, "q").drain()) == ["old"]
     assert await Receiver(setting.broker, "parts").drain() == []
+
+
+async def test_a_failover_that_finds_a_store_failing_says_so(setting: Setting) -> None:
+    await send(setting.broker, "q", encoded("new"))
+    for worker in setting.broker.namespace.workers:
+        worker.begin_outage(Outage(OutageKind.FAILING))
+    with capture_logs() as lines:
+        setting.on.start("region-failover", values={"lost_ms": 500})
+        await loop_turns(200)
+    assert [line["log_level"] for line in lines if line["event"] == "failover lost too little"] == ["warning"]
