@@ -50,8 +50,6 @@ class Period(Span):
 
 
 class Seed(Amount):
-    """The seed of a chance."""
-
     MOST = (1 << 63) - 1
 
 

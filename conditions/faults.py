@@ -14,8 +14,6 @@ from ..broker.lazy_dataclass import dataclass
 
 
 class FaultKind(StrEnum):
-    """The kinds of faults."""
-
     SERVER_BUSY = "server-busy"  # refused with a condition that clients retry; nothing is done
     DROPPED_LINK = "dropped-link"  # the link is detached; nothing is done
     DROPPED_CONNECTION = "dropped-connection"  # the connection is cut without a close; nothing is done

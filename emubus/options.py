@@ -140,7 +140,6 @@ OTLP: Final = Option(
 
 
 def variables_of_process() -> Mapping[str, str]:
-    """The environment of this process."""
     return os.environ
 
 

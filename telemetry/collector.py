@@ -43,7 +43,6 @@ class CollectorState:
             log.info(f"the collector takes {signal} again")
 
     def __str__(self) -> str:
-        """For people."""
         with self._lock:
             return "; ".join(f"no {signal}: {problem}" for signal, problem in self._problems.items()) or SOUND
 

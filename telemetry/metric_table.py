@@ -84,7 +84,6 @@ COUNTED: Final[Mapping[Counted, tuple[str, tuple[str, ...]]]] = {
 
 
 def counted_metric(what: Counted) -> Metric:
-    """The metric of what is counted of messages."""
     about, labels = COUNTED[what]
     name = "emubus_message_locks_expired" if what is Counted.LOCKS_EXPIRED else f"emubus_messages_{what.value}"
     return Metric(name, MetricKind.COUNTER, about, labels)

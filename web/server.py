@@ -174,7 +174,6 @@ class Site:
 
     @property
     def app(self) -> web.Application:
-        """The application."""
         return self._runner.app
 
     async def start(self) -> None:

@@ -97,7 +97,6 @@ class Run:
         self._answers.append((positions, error))
 
     def done_one(self, error: BrokerError | None) -> None:
-        """`done` for a run of one."""
         assert len(self.deliveries) == 1
         self.done((0,), error)
 

@@ -196,7 +196,6 @@ def placement(entity: Entity, number: int) -> Placement:
 
 
 def placement_in(entity: Entity, partition_id: int) -> Placement:
-    """Return the placement of one partition of an entity."""
     handle = entity.partitions[partition_id]
     first = partition_id << PARTITION_SHIFT if entity.partitioned else 0
     counters = _counters(handle)

@@ -101,7 +101,6 @@ class RefusalLog:
         self._hidden.clear()
 
     def refused(self, client: str, address: str, error: BrokerError) -> None:
-        """A client was refused with `error` at an address."""
         if error.condition not in EXPECTED:
             self.refused_because(client, address, error.condition.value, error.description, error.condition)
 

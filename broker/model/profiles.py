@@ -25,8 +25,6 @@ MIB: Final = 1024 * 1024
 
 
 class Profile(StrEnum):
-    """The profiles."""
-
     STANDARD = "standard"
     PREMIUM = "premium"
     MS_EMULATOR = "ms-emulator"

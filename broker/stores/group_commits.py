@@ -40,8 +40,6 @@ kernel lets a write wait when too many pages are dirty, and that lasts."""
 
 
 class GroupCommits:
-    """Commits with `together`."""
-
     def __init__(self, together: CommitTogether, clock: Clock) -> None:
         self._together = together
         self._clock = clock

@@ -18,8 +18,6 @@ HEALTHY: Final = "available"
 
 
 class OutageKind(StrEnum):
-    """The kind of an outage."""
-
     DOWN = "down"  # every request fails
     SLOW = "slow"  # every commit takes longer
     FAILING = "failing"  # every commit fails

@@ -41,8 +41,6 @@ _KINDS: Final[Mapping[FaultKind, tuple[Effect, str, str]]] = {
 
 
 class InjectedFault(ByChance):
-    """A fault that is set."""
-
     OPERATIONS = tuple(FaultOperation)
 
     def __init__(self, on: Circumstances, operations: Collection[FaultOperation] = ()) -> None:

@@ -39,8 +39,6 @@ class Refuse(Behaviour):
 
 
 class TlsFails(Behaviour):
-    """The TLS handshake fails."""
-
     def handshake(self) -> TlsFailure | None:
         how, scope = TlsFailure(self.word("how")), "namespace"
         return how if self.chosen(scope) and self.on.record(scope, f"TLS handshake fails: {how}") else None

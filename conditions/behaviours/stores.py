@@ -18,8 +18,6 @@ ALLOTTED_MS: Final = 8_000
 
 
 class StoreOut(Behaviour):
-    """A messaging store is out."""
-
     def begin(self) -> None:
         on = self.on
         count, asked = len(on.broker.namespace.workers), self.number("store")

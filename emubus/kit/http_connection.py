@@ -69,7 +69,6 @@ class TimedResponse(http.client.HTTPResponse):
         self.fp = io.BufferedReader(self._reader)
 
     def begin_again(self) -> None:
-        """Let the time begin again."""
         self._reader.begin()
 
 

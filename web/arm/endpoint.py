@@ -46,7 +46,6 @@ class Endpoint:
         return cls(services, await State.open(services.files))
 
     async def answer(self, request: web.Request) -> web.Response:
-        """The answer to any request."""
         tracking = new_tracking_id()
         try:
             reply = await self._reply(request)

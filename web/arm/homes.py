@@ -47,7 +47,6 @@ class Homes:
         return found is not None and found == kept.get(name.lower())
 
     def find(self, name: str) -> Placed | None:
-        """The namespace of that name."""
         return next((each for each in self.all() if each.name.lower() == name.lower()), None)
 
     async def services_of(self, placed: Placed) -> Services:

@@ -27,8 +27,6 @@ KEY_TYPES: Final = ("PrimaryKey", "SecondaryKey")
 
 
 class NamespaceRules:
-    """The rules of a namespace."""
-
     def __init__(self, services: Services, name: str) -> None:
         self._services = services
         self._name = name

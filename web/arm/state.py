@@ -28,8 +28,6 @@ GROUPS_MAX: Final = 980
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A resource group."""
-
     name: str
     location: str = LOCATION
     tags: Mapping[str, str] = field(default_factory=dict[str, str])

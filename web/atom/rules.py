@@ -121,7 +121,6 @@ def _expression(node: Element, kind: str) -> str:
 
 
 def rule_markup(rule: RuleDescription) -> str:
-    """The RuleDescription of a rule."""
     parts = f"{_filter_markup(rule.filter)}{_action_markup(rule)}"
     created, name = element("CreatedAt", instant(rule.created_at)), element("Name", rule.name)
     return f'<{KIND} xmlns="{CONNECT}" xmlns:i="{INSTANCE}">{parts}{created}{name}</{KIND}>'

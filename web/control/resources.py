@@ -79,7 +79,6 @@ BODY: Final = record(
 
 
 def resource_json(declared: Declared) -> dict[str, object]:
-    """A resource in a request."""
     origin = {"file": declared.origin.file, "line": declared.origin.line, "path": declared.origin.path}
     return {
         "kind": declared.kind.value,

@@ -30,8 +30,6 @@ _OF_SIGN_IN: Final = frozenset({"openid", "profile", "offline_access", "email"})
 
 
 class Applications:
-    """Answers applications."""
-
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
 

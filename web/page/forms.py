@@ -132,7 +132,6 @@ async def read_form(request: web.Request) -> Form:
 
 
 def query_form(request: web.Request) -> Form:
-    """The query of a request, read as a form."""
     return Form({name: request.query.getall(name) for name in request.query})
 
 

@@ -56,7 +56,6 @@ class FlowRewriter:
         self.awaits_numbers = True
 
     def session_on(self, client_channel: int) -> Pointer | None:
-        """The session that the client has on a channel."""
         return self._by_client_channel.get(client_channel)
 
     def session_ended(self, session: Pointer) -> None:

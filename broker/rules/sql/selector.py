@@ -39,8 +39,6 @@ def compile_selector(text: str) -> CompiledFilter:
 
 
 class _SelectorCompiler(Compiler):
-    """Compiles one selector."""
-
     def user_name(self, node: syntax.UserName) -> Compiled:
         """A header field of JMS, or an application property."""
         name = node.name

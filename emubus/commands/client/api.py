@@ -122,7 +122,6 @@ class Api:
             self._headers["Authorization"] = f"Basic {credentials}"
 
     def get(self, path: str) -> Answer:
-        """What the API has at `path`."""
         return self.call("GET", path)
 
     def post(self, path: str, body: object = None) -> Answer:

@@ -14,7 +14,6 @@ from .output import add_json, add_yes, confirm, show, table
 
 
 def add_namespace(parser: Command) -> None:
-    """Add the arguments of `namespace`."""
     parser.argument(
         "action",
         nargs="?",

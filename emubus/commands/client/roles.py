@@ -17,7 +17,6 @@ NOT_COUNTED = "Clients need no roles: the server runs without --auth rbac."
 
 
 def add_role(parser: Command) -> None:
-    """Add the arguments of `role`."""
     parser.argument(
         "action",
         nargs="?",
