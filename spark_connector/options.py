@@ -200,12 +200,12 @@ def _parsed(name: str, option: Option[T], text: str) -> T:
     try:
         return option.kind.parse(text)
     except ValueError as error:
-        shown = "its value" if option.secret else repr(_shown(text))
+        shown = "its value" if option.secret else repr(_value_for_error(text))
         why = f" ({error})" if str(error) else ""
         raise _invalid(f"option {name}: {shown} is not {option.kind.expects}{why}") from None
 
 
-def _shown(text: str) -> str:
+def _value_for_error(text: str) -> str:
     """A wrong value for an error: cut, on one line, and not if it could be a secret that was put in the wrong place."""
     if _SECRETIVE.search(text):
         return "<hidden>"
@@ -230,13 +230,15 @@ def _unknown(name: str, context: Context) -> str:
     close = [bare] if bare in _BY_NAME else difflib.get_close_matches(bare, _BY_NAME, n=1)
     if foreign is None and not close:
         names = ", ".join(sorted(option.name for option in OPTIONS if option.contexts & context))
-        return f"there is no option {_shown(name)!r}; for {CONTEXT_NAMES.get(context, 'all')} there are: {names}"
+        return (
+            f"there is no option {_value_for_error(name)!r}; for {CONTEXT_NAMES.get(context, 'all')} there are: {names}"
+        )
     if foreign is not None:
-        return f"there is no option {_shown(name)!r}: take {foreign}"
+        return f"there is no option {_value_for_error(name)!r}: take {foreign}"
     option = _BY_NAME[close[0]]
     others = [other for other in (option.name, *option.aliases) if other != _spelt(close[0])]
     also = f" (also spelt {', '.join(others)})" if others else ""
-    return f"there is no option {_shown(name)!r}: did you mean {_spelt(close[0])}{also}?"
+    return f"there is no option {_value_for_error(name)!r}: did you mean {_spelt(close[0])}{also}?"
 
 
 def _names_of(contexts: Context) -> str:
@@ -386,7 +388,7 @@ def _endpoint(values: Values, parsed: ConnectionString | None) -> Endpoint:
 def _host_and_port(text: str) -> tuple[str, int | None]:
     match = re.fullmatch(r"(?:\[(.+)\]|([^:]+))(?::(\d+))?", text)
     if match is None:  # the table's pattern admits no other
-        raise _invalid(f"{_shown(text)!r} is no host name")
+        raise _invalid(f"{_value_for_error(text)!r} is no host name")
     return match[1] or match[2], int(match[3]) if match[3] else None
 
 

@@ -126,7 +126,8 @@ def _of_correlation(filter_: CorrelationFilter, context: MessageContext) -> str:
         wanted_value = from_description(value)
         truth = compare(operator.eq, found, wanted_value)
         if truth is not True:
-            said = f"{name} must be {_shown(wanted_value)}, and is {'not set' if found is None else _shown(found)}"
+            is_now = "not set" if found is None else _value_text(found)
+            said = f"{name} must be {_value_text(wanted_value)}, and is {is_now}"
             is_of_kind = truth is False or found is None
             reasons.append(said if is_of_kind else f"{said}: {operator_refusal_text('=', found, wanted_value)}")
     return "; ".join(reasons)
@@ -158,12 +159,12 @@ def _values(node: syntax.Predicate, compiler: Compiler, context: MessageContext)
     texts: dict[str, str] = {}
     for name in names_in(node):
         value = compiler.compile(name).evaluate(context)
-        texts[text_of(name)] = absence(name, context) if value is None else f"is {_shown(value)}"
+        texts[text_of(name)] = absence(name, context) if value is None else f"is {_value_text(value)}"
     shown = ", ".join(f"{name} {said}" for name, said in texts.items())
     return f" ({shown})" if shown else ""
 
 
-def _shown(value: Value) -> str:
+def _value_text(value: Value) -> str:
     if value is OPAQUE:
         return kind_text(value)
     text = f"'{value}'" if isinstance(value, str) else to_text(value)

@@ -497,7 +497,7 @@ class _Template:
             found = linked(path) if linked is not None else None
             if found is not None:
                 return found
-        shown = quoted(_shown(target)) if isinstance(target, str | Mixed) else "a link"
+        shown = quoted(_name_text(target)) if isinstance(target, str | Mixed) else "a link"
         raise Unresolved(f"its template {shown} is not beside the file; compile the module into the template")
 
     def _arguments(self, properties: Mapping[str, object], scope: Scope) -> dict[str, Lazy]:
@@ -703,7 +703,7 @@ def _word(kind: str) -> str:
 def _shown_name(instance: _Instance) -> str:
     """The name of a resource in a message, without that of its namespace; what is unknown is an ellipsis."""
     try:
-        text = _shown(instance.names.get())
+        text = _name_text(instance.names.get())
     except Unresolved:
         text = str(instance.raw.get("name", ""))
         return quoted(text) if is_expression(text) else text
@@ -711,7 +711,7 @@ def _shown_name(instance: _Instance) -> str:
     return rest if slash else text
 
 
-def _shown(name: object) -> str:
+def _name_text(name: object) -> str:
     pieces = name.pieces if isinstance(name, Mixed) else (str(name),)
     return "".join(each if isinstance(each, str) else "…" for each in pieces)
 
@@ -726,7 +726,7 @@ def scope_text(above: object, own: str | Mixed) -> str | Mixed:
 
 def _depth_of(name: str | Mixed) -> int:
     """How many parts a name has."""
-    return _shown(name).count("/") + 1
+    return _name_text(name).count("/") + 1
 
 
 def _divided(name: object, count: int) -> tuple[str, ...]:

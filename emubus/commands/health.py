@@ -57,7 +57,7 @@ def run(parsed: Parsed) -> int:
     host, port = LOCAL.get(host, host), read_default(HTTP_PORT, arguments)
     authority = f"{f'[{host}]' if ':' in host else host}:{port}"
     try:
-        status, body, uptime_s = _asked(host, port, authority, parsed.timeout)
+        status, body, uptime_s = _get_health(host, port, authority, parsed.timeout)
     except (OSError, ValueError) as error:
         if parsed.host is None and parsed.http_port is None and (found := _elsewhere(port)) is not None:
             return run(Parsed({**vars(parsed), "host": found[0], "http_port": str(found[1])}))
@@ -90,7 +90,7 @@ def _elsewhere(port: int) -> tuple[str, int] | None:
     return None if own is None or own.http_port == port else (urlsplit(own.url).hostname or "", own.http_port)
 
 
-def _asked(host: str, port: int, authority: str, timeout_s: float) -> tuple[int, bytes, int]:
+def _get_health(host: str, port: int, authority: str, timeout_s: float) -> tuple[int, bytes, int]:
     """Status, body and uptime (seconds) of `GET /health`. OSError; ValueError if the answer is not HTTP."""
     # HTTP/1.0: the server sends the body as it is, and closes the connection behind it.
     request = f"GET /health HTTP/1.0\r\nHost: {authority}\r\n\r\n"

@@ -45,7 +45,7 @@ def run(parsed: Parsed) -> int:
     if parsed.config is not None and parsed.data is not None:
         raise ConfigError("--config and --data exclude each other: give the one that describes the entity")
     if parsed.config is None and parsed.data is None:
-        return _asked(parsed)
+        return _ask_server(parsed)
     directory: Path | None = parsed.data
     config = load_config({each.name: getattr(parsed, each.name, None) for each in OPTIONS if each.name != "data"})
     topology, partition_count = config.topology, config.limits.partition_count
@@ -90,7 +90,7 @@ def _partition(key: str | None, count: int) -> int | None:
     return None if key is None else partition_for_key(key, count)
 
 
-def _asked(parsed: Parsed) -> int:
+def _ask_server(parsed: Parsed) -> int:
     """Ask the running server."""
     from .client.api import connect
 

@@ -114,7 +114,7 @@ class _Reader:
                 self._pass_over(what, "its name is a secret or not known", origin, _SHOW_SECRETS)
                 return
             placed = texts[0], () if kind is Kind.NETWORK_RULES else tuple(map(entity_name, texts[1:]))
-        properties = self._shown(
+        properties = self._without_secrets(
             {each: value for each, value in (inputs or outputs).items() if each not in names and each not in _ALWAYS},
             what,
             origin,
@@ -130,7 +130,9 @@ class _Reader:
         outputs, inputs = _plain(resource.get("outputs")) or {}, _plain(resource.get("inputs")) or {}
         given = {**{each: value for each, value in outputs.items() if each in ("primaryKey", "secondaryKey")}, **inputs}
         above_names = ("__defaults", "name", camel_name(row.parent))
-        shown = self._shown({each: value for each, value in given.items() if each not in above_names}, what, origin)
+        shown = self._without_secrets(
+            {each: value for each, value in given.items() if each not in above_names}, what, origin
+        )
         properties, unread = properties_of(row, {snake(each): _snaked(value) for each, value in shown.items()})
         for each in unread:
             self._pass_over(what, f"the property {each} is not read", origin, is_entity=False)
@@ -148,7 +150,7 @@ class _Reader:
                 placed = above[1], (() if row.kind is Kind.NETWORK_RULES else (*above[2], entity_name(own)))
         self.declared.append(Declared(row.kind, placed[1], properties, origin, placed[0]))
 
-    def _shown(self, properties: JsonObject, what: str, origin: Origin) -> dict[str, object]:
+    def _without_secrets(self, properties: JsonObject, what: str, origin: Origin) -> dict[str, object]:
         """The properties that can be read; each other one is named."""
         hidden: list[str] = []
         found = _readable(properties, "", hidden)

@@ -13,6 +13,6 @@ from .verbs import Verbs
 def failure_report(emubus: Verbs) -> str:
     """Sections of lines, "" if there is nothing to say; one line if the emubus does not answer."""
     try:
-        return emubus._asked("GET", "/report").text("text")
+        return emubus._control("GET", "/report").text("text")
     except (BrokerError, OSError) as error:
         return f"The emubus can't be asked what happened: {error}"

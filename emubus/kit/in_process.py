@@ -90,8 +90,8 @@ class VerbsInProcess(Verbs):
     def _over_http(self) -> RemoteEmubus:
         """The namespace as a client of the control API has it."""
 
-    def _asked(self, method: str, path: str, body: object = None) -> Answer:
-        return self._over_http._asked(method, path, body)
+    def _control(self, method: str, path: str, body: object = None) -> Answer:
+        return self._over_http._control(method, path, body)
 
     def call(self, function: Callable[[], T]) -> T:
         """Run `function` on the server's event loop; returns its result."""

@@ -371,9 +371,6 @@ class RemoteEmubus(Verbs):
             raise self._no_emubus(status, error) from error
         return found
 
-    def _asked(self, method: str, path: str, body: object = None) -> Answer:
-        return self._control(method, path, body)
-
     def _control(
         self,
         method: str,

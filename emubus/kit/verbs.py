@@ -53,7 +53,7 @@ class Verbs(ConditionVerbs):
         """All messages of an entity, by peeking: does not lock, does not reset AutoDeleteOnIdle."""
 
     @abstractmethod
-    def _asked(self, method: str, path: str, body: object = None) -> Answer:
+    def _control(self, method: str, path: str, body: object = None) -> Answer:
         """The answer of the control API; BrokerError if it refuses."""
 
     def send(
@@ -101,7 +101,7 @@ class Verbs(ConditionVerbs):
             "ttl_ms": None if time_to_live is None else in_ms(time_to_live),
             "scheduled_at": None if scheduled_enqueue_time is None else unix_ms(scheduled_enqueue_time),
         }
-        answer = self._asked("POST", f"/entities/{quote(path, safe='')}/messages", {"messages": [message]})
+        answer = self._control("POST", f"/entities/{quote(path, safe='')}/messages", {"messages": [message]})
         (sent,) = answer.parts("results")
         return sent.number_or_none("sequence_number")
 
@@ -110,14 +110,14 @@ class Verbs(ConditionVerbs):
         found: dict[str, MessageCounts] = {}
         page: str | None = ""
         while page is not None:
-            answer = self._asked("GET", f"/entities?count=1000{f'&page={quote(page)}' if page else ''}")
+            answer = self._control("GET", f"/entities?count=1000{f'&page={quote(page)}' if page else ''}")
             found |= {each.text("path"): counts_in(each.part("messages")) for each in answer.parts("entities")}
             page = answer.text_or_none("next_page")
         return found
 
     def sessions(self, path: str) -> list[MessageSession]:
         """The message sessions of an entity that have active messages or a state. BrokerError if it requires none."""
-        answer = self._asked("GET", f"/entities/{quote(path, safe='')}/sessions?count=10000")
+        answer = self._control("GET", f"/entities/{quote(path, safe='')}/sessions?count=10000")
         return [session_in(each) for each in answer.parts("sessions")]
 
     def wait_for(
@@ -160,15 +160,15 @@ class Verbs(ConditionVerbs):
 
     def refusals(self) -> list[RefusedCall]:
         """What clients were refused since the last reset, the oldest first, with the remedy that the log names."""
-        return [refusal_in(each) for each in self._asked("GET", "/refusals").parts("refusals")]
+        return [refusal_in(each) for each in self._control("GET", "/refusals").parts("refusals")]
 
     def running_conditions(self) -> list[ConditionReport]:
         """The conditions that are on, with what struck so far."""
-        return [report_in(each) for each in self._asked("GET", "/conditions").parts("conditions")]
+        return [report_in(each) for each in self._control("GET", "/conditions").parts("conditions")]
 
     def keep_story(self, *, is_on: bool = True) -> None:
         """Keep events of messages from now on, or no more; the fixtures of pytest do."""
-        self._asked("PUT", "/story", {"is_on": is_on})
+        self._control("PUT", "/story", {"is_on": is_on})
 
     def story(
         self,
@@ -193,7 +193,7 @@ class Verbs(ConditionVerbs):
         if message_id is not None and path is None:
             asked["sequence_number"] = sequence_number  # numbers are of one entity, ids of all
         given = {name: value for name, value in asked.items() if value is not None}
-        answer = self._asked("GET", f"/story?{urlencode({**given, 'count': EVENTS_MAX}, errors='surrogatepass')}")
+        answer = self._control("GET", f"/story?{urlencode({**given, 'count': EVENTS_MAX}, errors='surrogatepass')}")
         if not answer.flag("is_on") and not answer.parts("events"):
             text = "Events of messages are not kept: call keep_story() first, or start EmubusServer(story=True)."
             raise BrokerError(Condition.NOT_ALLOWED, text)

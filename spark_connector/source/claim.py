@@ -95,7 +95,7 @@ class Claimer:
 
     # ---- Spark's calls, in their order
 
-    def freeze(self) -> None:
+    def stop_at_present_ends(self) -> None:
         """Claim no message that arrives later: the query will end."""
         self._join()
         extents = self._look()

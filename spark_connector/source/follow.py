@@ -6,7 +6,7 @@ promise [spark 1]:
 | call | may block | must give the same again | what is durable when it returns |
 |---|---|---|---|
 | `initial` | one look, with retries | yes, until Spark has stored it with the first batch | nothing |
-| `freeze` (Trigger.AvailableNow) | one look | no; comes before all other calls of a run | nothing |
+| `stop_at_present_ends` (Trigger.AvailableNow) | one look | no; comes before all other calls of a run | nothing |
 | `latest` | `pollInterval` (1) | no: Spark logs the answer before it uses it | the outputs of all below its start |
 | `plan` | until the batch can be read (2) | yes, also in a later run (3) | the batch's start and end |
 | `committed` | one look, before Spark 4.2 only | no | the outputs of all below its end |
@@ -23,7 +23,7 @@ offset. Spark compares offsets as text, and asks a hundred times a second unless
 A run of a query is in one of three states:
 
     New ── first look from a start ──> Running
-     └──── freeze ───────────────────> Ending     which reads no further than the ends at `freeze`
+     └──── stop_at_present_ends ─────> Ending     which reads no further than the ends at that call
 
 `begun` and `reached` are the transitions that looks make. A look ends in one row of `reach_of` (how far the next batch
 may go) and one of `batch_of` (whether there is one); what comes after a look without a batch is a row of
@@ -57,7 +57,7 @@ from ..timing import monotonic_s
 from .admission import admitted, backlogs
 from .browse import firsts_from
 from .drain import Settler
-from .identity import gone_unread, is_other, other_generation, tell_loss, younger_than_read
+from .identity import data_loss_text, is_other, other_generation, tell_loss, younger_than_read
 from .offsets import Offset, base_of, parse_offset, partition_of
 from .plan import Span, grouped, range_tasks
 from .polling import Json, Polling
@@ -101,9 +101,9 @@ class Running:
 
 @dataclass(frozen=True)
 class Ending:
-    """Reads to `ends`, which the partitions had at `freeze`; those in `out` could not be reached then.
+    """Reads to `ends`, those of the partitions at `stop_at_present_ends`; those in `out` could not be reached then.
 
-    `is_new`: there was no look from a start yet, which may name partitions that `freeze` did not find.
+    `is_new`: there was no look from a start yet, which may name partitions that `stop_at_present_ends` did not find.
     """
 
     ends: Mapping[int, int]
@@ -115,7 +115,7 @@ State = New | Running | Ending
 
 
 def reached(state: State, extents: Extents) -> State:
-    """The state after a look: a partition that was out at `freeze` ends where it is when it comes back."""
+    """The state after a look: a partition that was out when the ends were taken ends where it is when it comes back."""
     if not isinstance(state, Ending) or not (back := state.out & extents.following.keys()):
         return state
     ends = {**state.ends, **{each: extents.following[each] for each in back}}
@@ -175,7 +175,7 @@ class Backlog:
 
 
 def ends_of(state: State, begin: Mapping[int, int], extents: Extents) -> dict[int, int]:
-    """How far reading may go in each partition: to its end, or to its end at the time of `freeze`."""
+    """How far reading may go in each partition: to its end, or to its end at the time of `stop_at_present_ends`."""
     ends = {each: max(end, begin.get(each, end)) for each, end in extents.following.items()}
     if not isinstance(state, Ending):
         return ends
@@ -290,14 +290,14 @@ class Follower(Polling[Settler]):
     def __init__(self, options: SourceOptions) -> None:
         super().__init__(options, Settler(options) if options.mode == "drain" else None)
         self._state: State = New()
-        self._last: Look | None = None  # of any kind: from a start, at `freeze`, for a plan
+        self._last: Look | None = None  # of any kind: from a start, at `stop_at_present_ends`, for a plan
         self._backlog: Backlog | None = None  # of the last look from a start
         self._given: Offset | None = None  # the last answer, which is the next start on a Spark without starts
         self._has_starts = False  # Spark 4.2 and later passes the start
 
     # ---- Spark's calls, in their order
 
-    def freeze(self) -> None:
+    def stop_at_present_ends(self) -> None:
         """Read no further than the present ends: the query will end there."""
         extents = self._look(None)
         self._state = Ending(dict(extents.following), extents.unavailable)
@@ -411,7 +411,7 @@ class Follower(Polling[Settler]):
                 self._settler.forget()
         begin = {each: number for each, number in start.following.items() if each not in lost}
         if self._settler is not None and _is_first(self._state) and extents.exact and not start.is_initial:
-            gone = gone_unread(replace(start, following=begin), extents.first)
+            gone = data_loss_text(replace(start, following=begin), extents.first)
             if gone is not None:
                 log.warning("%s", gone)
         self._state = begun(self._state, start, extents)

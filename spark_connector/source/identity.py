@@ -51,13 +51,13 @@ def younger_than_read(offset: Offset, first: Mapping[int, Head]) -> str | None:
         ):
             return (
                 f"{offset.entity}: the checkpoint is at sequence number {offset.following[partition]} in partition "
-                f"{partition}, read from messages enqueued up to {_shown(read_ms)}, but message {each.sequence_number} "
-                f"was enqueued at {_shown(each.enqueued_at_ms)}: the entity was deleted and created again"
+                f"{partition}, read from messages enqueued up to {_iso(read_ms)}, but message {each.sequence_number} "
+                f"was enqueued at {_iso(each.enqueued_at_ms)}: the entity was deleted and created again"
             )
     return None
 
 
-def gone_unread(offset: Offset, first: Mapping[int, int]) -> str | None:
+def data_loss_text(offset: Offset, first: Mapping[int, int]) -> str | None:
     """What to say if messages from the offset on are gone before they were read; None if there are all.
 
     An exclusive reader (`drain`) leaves none of these gaps itself, unless a later checkpoint of it exists.
@@ -76,7 +76,7 @@ def gone_unread(offset: Offset, first: Mapping[int, int]) -> str | None:
     )
 
 
-def _shown(at_ms: int) -> str:
+def _iso(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 

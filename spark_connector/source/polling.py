@@ -99,7 +99,7 @@ class Polling(ABC, Generic[S]):
     @property
     @abstractmethod
     def _is_ending(self) -> bool:
-        """Whether the query reads what was there at `freeze`, and ends."""
+        """Whether the query reads what was there at `stop_at_present_ends`, and ends."""
 
     @property
     @abstractmethod

@@ -45,7 +45,7 @@ class Planner(Protocol):
     `follow.Follower`, `sub_queue.SubQueueFollower`, `claim.Claimer`, or a `JointPlanner` of many.
     """
 
-    def freeze(self) -> None:
+    def stop_at_present_ends(self) -> None:
         """Read no further than the present ends."""
         ...
 
@@ -88,7 +88,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """The query will read the present messages and end."""
-        self._planner().freeze()
+        self._planner().stop_at_present_ends()
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
         """The limit of a trigger that has none of its own (4.2 and later)."""

@@ -84,7 +84,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Ending:
-    """Reads `there`, what was there at `freeze`; the partitions in `out` could not be reached then."""
+    """Reads `there`, what was there when the ends were taken; the partitions in `out` could not be reached then."""
 
     there: tuple[Run, ...]
     out: frozenset[int]
@@ -111,7 +111,7 @@ class SubQueueFollower(Polling[ExactSettler]):
 
     # ---- Spark's calls, in their order
 
-    def freeze(self) -> None:
+    def stop_at_present_ends(self) -> None:
         """Read nothing that comes later: the query will end."""
         listing = self._list(anew=True)
         self._ending = Ending(listing.present, listing.extents.unavailable)

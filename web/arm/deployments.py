@@ -190,13 +190,13 @@ class Deploying:
 
     def resource(self, kind: str, names: tuple[str, ...]) -> Mapping[str, object] | None:
         """A resource as a GET answers it, or None."""
-        return self._asked("GET", kind, names, "")
+        return self._answer_of("GET", kind, names, "")
 
     def listing(self, function: str, kind: str, names: tuple[str, ...]) -> object | None:
         """What an action such as `listKeys` answers, or None."""
-        return self._asked("POST", kind, names, f"/{function}")
+        return self._answer_of("POST", kind, names, f"/{function}")
 
-    def _asked(self, method: str, kind: str, names: tuple[str, ...], action: str) -> Mapping[str, object] | None:
+    def _answer_of(self, method: str, kind: str, names: tuple[str, ...], action: str) -> Mapping[str, object] | None:
         provider, *types = kind.split("/")
         if provider.lower() != "microsoft.servicebus" or len(types) != len(names) or not names:
             return None

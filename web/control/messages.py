@@ -248,13 +248,13 @@ async def receive_messages(call: ControlCall) -> object:
         call,
         "messages",
         found,
-        lambda each: _shown(entity, each, outcome is None),
+        lambda each: _delivery_json(entity, each, outcome is None),
         lambda each: len(each.payload),
         {"session_id": session_id},
     )
 
 
-def _shown(entity: Entity, delivery: Delivery, is_locked: bool) -> dict[str, object]:
+def _delivery_json(entity: Entity, delivery: Delivery, is_locked: bool) -> dict[str, object]:
     handle = entity.partition_of_number(delivery.sequence_number)
     seen = Seen(0 if handle is None else handle.index, delivery.sequence_number, delivery.payload, None)
     return {**message_json(seen), "lock_token": str(token_to_uuid(delivery.token)) if is_locked else None}

@@ -170,7 +170,7 @@ async def reset(call: ControlCall) -> object:
     return {"message_count": broker.maintenance.reset()}
 
 
-def _shown(snapshot: Snapshot) -> dict[str, object]:
+def _snapshot_json(snapshot: Snapshot) -> dict[str, object]:
     return asdict(snapshot)
 
 
@@ -183,19 +183,19 @@ def _snapshots(call: ControlCall) -> SnapshotsPort:
 
 
 async def list_snapshots(call: ControlCall) -> object:
-    return {"snapshots": [_shown(each) for each in _snapshots(call).list()]}
+    return {"snapshots": [_snapshot_json(each) for each in _snapshots(call).list()]}
 
 
 async def take_snapshot(call: ControlCall) -> object:
-    return _shown(await _snapshots(call).take(_name(call)))
+    return _snapshot_json(await _snapshots(call).take(_name(call)))
 
 
 async def show_snapshot(call: ControlCall) -> object:
-    return _shown(_snapshots(call).get(_name(call)))
+    return _snapshot_json(_snapshots(call).get(_name(call)))
 
 
 async def restore_snapshot(call: ControlCall) -> object:
-    return _shown(await _snapshots(call).restore(_name(call)))
+    return _snapshot_json(await _snapshots(call).restore(_name(call)))
 
 
 async def delete_snapshot(call: ControlCall) -> object:
@@ -223,7 +223,7 @@ async def upload_snapshot(call: ControlCall) -> object:
         raise ControlRefusal(413, f"The archive has {length} bytes; at most {ARCHIVE_BYTES_MAX} are allowed.")
     uses_body_as_it_comes(call.request)
     chunks = call.request.content.iter_chunked(1 << 20)
-    return _shown(await _snapshots(call).keep(_name(call), chunks, ARCHIVE_BYTES_MAX))
+    return _snapshot_json(await _snapshots(call).keep(_name(call), chunks, ARCHIVE_BYTES_MAX))
 
 
 ENDPOINTS: Final = (

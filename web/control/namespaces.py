@@ -43,7 +43,7 @@ MAKING: Final = record(
 )
 
 
-def _shown(report: NamespaceReport) -> dict[str, object]:
+def _namespace_json(report: NamespaceReport) -> dict[str, object]:
     shown = {**asdict(report), "profile": report.profile.value}
     del shown["id"]  # which tells a namespace from an earlier one of its name, to this process alone
     return shown
@@ -59,11 +59,11 @@ def _of_first(call: ControlCall) -> NamespacesPort:
 
 
 async def list_namespaces(call: ControlCall) -> object:
-    return {"namespaces": [_shown(each) for each in call.services.namespaces.list()]}
+    return {"namespaces": [_namespace_json(each) for each in call.services.namespaces.list()]}
 
 
 async def show_namespace(call: ControlCall) -> object:
-    return _shown(call.services.namespaces.get(call.path.one("name", str)))
+    return _namespace_json(call.services.namespaces.get(call.path.one("name", str)))
 
 
 async def create_namespace(call: ControlCall) -> object:
@@ -73,7 +73,7 @@ async def create_namespace(call: ControlCall) -> object:
         None if profile is None else Profile(profile),
         port=call.body.optional("port", int),
     )
-    return _shown(made)
+    return _namespace_json(made)
 
 
 async def delete_namespace(call: ControlCall) -> object:

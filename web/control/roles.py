@@ -46,7 +46,7 @@ ASSIGNMENTS: Final = named(
 )
 
 
-def _shown(each: RoleAssignment) -> dict[str, object]:
+def _role_json(each: RoleAssignment) -> dict[str, object]:
     return {"identity": str(each.principal), "role": each.role.value, "entity": each.entity or None}
 
 
@@ -54,7 +54,7 @@ async def list_roles(call: ControlCall) -> object:
     services = call.services
     return {
         "count_for_clients": services.access.roles is not None,
-        "roles": [_shown(each) for each in services.roles.list()],
+        "roles": [_role_json(each) for each in services.roles.list()],
     }
 
 
@@ -62,7 +62,7 @@ async def assign_role(call: ControlCall) -> object:
     asked = call.body
     found = RoleAssignment.parse(asked.one("identity", str), asked.one("role", str), asked.optional("entity", str))
     await call.services.roles.assign(found)
-    return _shown(found)
+    return _role_json(found)
 
 
 async def remove_role(call: ControlCall) -> object:
@@ -72,7 +72,7 @@ async def remove_role(call: ControlCall) -> object:
         raise ControlRefusal(400, "The query needs identity and role: whose role, and which, is taken away.")
     found = RoleAssignment.parse(identity, role, asked.optional("entity", str))
     await call.services.roles.remove(found)
-    return _shown(found)
+    return _role_json(found)
 
 
 ENDPOINTS: Final = (

@@ -57,7 +57,7 @@ _AT: Final = {
 }
 
 
-def _asked(call: ControlCall) -> tuple[Entity, str]:
+def _entity_and_session(call: ControlCall) -> tuple[Entity, str]:
     """The entity and the session of a request. ControlRefusal, BrokerError (not-found)."""
     entity = Overview(call.services.broker.namespace).entity(call.path.one("entity", str))
     if not entity.requires_session:
@@ -66,13 +66,13 @@ def _asked(call: ControlCall) -> tuple[Entity, str]:
 
 
 async def show_session_state(call: ControlCall) -> object:
-    entity, session_id = _asked(call)
+    entity, session_id = _entity_and_session(call)
     return await _answer(call, session_id, Overview(call.services.broker.namespace).session_state(entity, session_id))
 
 
 async def set_session_state(call: ControlCall) -> object:
     """Set or clear the state of a session that no client holds."""
-    entity, session_id = _asked(call)
+    entity, session_id = _entity_and_session(call)
     state = _state(call.body.optional("text", str), call.body.optional("base64", str))
     await HeldSessions(call.services.broker, CLIENT).set_state(entity, session_id, state)
     return await _answer(call, session_id, state or None)
@@ -80,8 +80,8 @@ async def set_session_state(call: ControlCall) -> object:
 
 async def _answer(call: ControlCall, session_id: str, state: bytes | None) -> object:
     if state is None or len(state) <= ASIDE_BYTES:
-        return _shown(session_id, state)
-    return await answer_in_pieces(call.request, lambda: json_pieces(_shown(session_id, state)))
+        return _state_json(session_id, state)
+    return await answer_in_pieces(call.request, lambda: json_pieces(_state_json(session_id, state)))
 
 
 def _state(content: str | None, encoded: str | None) -> bytes | None:
@@ -96,7 +96,7 @@ def _state(content: str | None, encoded: str | None) -> bytes | None:
         raise ControlRefusal(409, "base64 is not base64.") from None
 
 
-def _shown(session_id: str, state: bytes | None) -> dict[str, object]:
+def _state_json(session_id: str, state: bytes | None) -> dict[str, object]:
     """A state as `STATE` describes it."""
     if state is None:
         return {"session_id": session_id, "state_bytes": None, "text": None, "base64": None, "json": None}

@@ -43,13 +43,15 @@ def _templates(call: ControlCall) -> Templates:
     return call.request.app[TEMPLATES]
 
 
-def _shown(name: str, message: Mapping[str, object]) -> dict[str, object]:
+def _template_json(name: str, message: Mapping[str, object]) -> dict[str, object]:
     return {"name": name, "message": dict(message)}
 
 
 async def list_templates(call: ControlCall) -> object:
     found = list((await _templates(call).all()).items())
-    return await answer_of_list(call, "templates", found, lambda each: _shown(*each), lambda _: MESSAGE_CHARS_MAX)
+    return await answer_of_list(
+        call, "templates", found, lambda each: _template_json(*each), lambda _: MESSAGE_CHARS_MAX
+    )
 
 
 async def show_template(call: ControlCall) -> object:
@@ -65,7 +67,7 @@ async def put_template(call: ControlCall) -> object:
 
 async def _answer(call: ControlCall, name: TemplateName) -> web.StreamResponse:
     message = await _templates(call).get(name)
-    return await answer_in_pieces(call.request, lambda: json_pieces(_shown(name, message)))
+    return await answer_in_pieces(call.request, lambda: json_pieces(_template_json(name, message)))
 
 
 async def delete_template(call: ControlCall) -> object:

@@ -48,7 +48,7 @@ def values_of(message: JsonObject) -> dict[str, list[str]]:
     times = [properties.get(name.replace("-", "_")) for name in LIFETIME_PROPERTIES]
     ttl_ms = effective_ttl(message.object_of("header").optional("ttl_ms", int), *map(from_json, times))
     values["ttl"] = ["" if ttl_ms is None else span_input(ttl_ms)]
-    shown = _shown(message.object_of("application_properties"))
+    shown = _property_fields(message.object_of("application_properties"))
     values["drop_dead_letter"] = ["yes"]
     values["property_name"] = [name for name, _, _ in shown]
     values["property_type"] = [kind for _, kind, _ in shown]
@@ -62,7 +62,7 @@ def changes_of(seen: Seen, message: NewMessage, *, keeps_body: bool, drops_reaso
     written = message_json_of(seen)
     original = written.object_of("application_properties")
     given = {name: NULL if value is None else value for name, value in message.application_properties.items()}
-    gone: dict[str, object] = {name: None for name, _, _ in _shown(original) if name not in given}
+    gone: dict[str, object] = {name: None for name, _, _ in _property_fields(original) if name not in given}
     if drops_reason:
         gone |= {name: None for name in DROPPED if name in original}
         given = {name: value for name, value in given.items() if name not in DROPPED}
@@ -110,7 +110,7 @@ def _indented(text: str) -> str:
     return indented(text)
 
 
-def _shown(properties: JsonObject) -> list[tuple[str, str, str]]:
+def _property_fields(properties: JsonObject) -> list[tuple[str, str, str]]:
     """Name, type and text of the application properties that a form shows: of all but very long ones."""
     found: list[tuple[str, str, str]] = []
     for name, written in properties.items():

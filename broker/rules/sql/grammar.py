@@ -154,7 +154,7 @@ def _syntax_error(what: str, text: str, unexpected: UnexpectedInput) -> FilterEr
     if isinstance(unexpected, UnexpectedToken):
         token = unexpected.token
         line, column = (token.line, token.column) if token.type != "$END" else _end_of(text)
-        shown = _shown(token) if token.type != "$END" else "the end of the text"
+        shown = _quoted_token(token) if token.type != "$END" else "the end of the text"
         return FilterError(
             f"{what}: unexpected {shown}; expected {_expected(unexpected.accepts or unexpected.expected)}",
             line=line or 1,
@@ -181,7 +181,7 @@ def _expected(terminals: Collection[str]) -> str:
     return ", ".join(names[:-1]) + " or " + names[-1] if len(names) > 1 else "".join(names) or "'('"
 
 
-def _shown(token: str) -> str:
+def _quoted_token(token: str) -> str:
     text = str(token)
     return repr(text if len(text) <= _TOKEN_SHOWN_CHARS_MAX else text[:_TOKEN_SHOWN_CHARS_MAX] + "…")
 
@@ -267,7 +267,7 @@ class Builder:
         if function not in _FUNCTIONS:
             near = difflib.get_close_matches(function, _FUNCTIONS, 1)
             hint = f"; did you mean {near[0]}()?" if near else ""
-            raise error_at(name, f"there is no function {_shown(name)}{hint}")
+            raise error_at(name, f"there is no function {_quoted_token(name)}{hint}")
         if (function == "newid") != (argument is None):
             count = "no argument" if function == "newid" else "one argument"
             raise error_at(name, f"{function}() takes {count}")
@@ -286,7 +286,7 @@ class Builder:
             case "DOUBLE":
                 value = float(token)
                 if value == float("inf"):
-                    raise error_at(token, f"{_shown(token)} does not fit a double")
+                    raise error_at(token, f"{_quoted_token(token)} does not fit a double")
             case "STRING":
                 value = token[1:-1].replace("''", "'")
             case kind:
@@ -303,7 +303,7 @@ class Builder:
         if scope is None or scope.lower() == "user":
             return syntax.UserName(name)
         if scope.lower() != "sys":
-            raise error_at(scope, f"there is no scope {_shown(scope)}, only sys and user")
+            raise error_at(scope, f"there is no scope {_quoted_token(scope)}, only sys and user")
         known = system_property(name)
         if known is None:
             raise error_at(token, unknown_system_property(name))
@@ -326,5 +326,5 @@ def _integer(token: Token) -> int:
     digits = token.lstrip("0") or "0"
     value = int(digits) if len(digits) <= _INTEGER_DIGITS_MAX else 2**64
     if value > 2**63:
-        raise error_at(token, f"{_shown(token)} does not fit a 64-bit integer")
+        raise error_at(token, f"{_quoted_token(token)} does not fit a 64-bit integer")
     return value

@@ -141,12 +141,12 @@ class Api:
         """The body of an answer."""
         with self._answers():
             limit_s = self._read_s_max if method == "GET" else CHANGE_S_MAX
-            return read_whole(self._asked(method, path, data, headers, limit_s))
+            return read_whole(self._answer_head(method, path, data, headers, limit_s))
 
     def stream(self, path: str, media_type: str) -> Iterator[bytes]:
         """What the API has at `path`, in pieces; there is no limit for their number."""
         with self._answers():
-            answer = self._asked("GET", path, None, {}, CHANGE_S_MAX)
+            answer = self._answer_head("GET", path, None, {}, CHANGE_S_MAX)
             if (given := answer.headers.get_content_type()) != media_type:
                 raise AnswerError(f"it answers with {given} instead of {media_type}")
             while chunk := answer.read1(CHUNK_BYTES):
@@ -154,7 +154,7 @@ class Api:
                 answer.begin_again()
             check_whole(answer)
 
-    def _asked(
+    def _answer_head(
         self, method: str, path: str, data: bytes | Iterator[bytes] | None, headers: dict[str, str], limit_s: float
     ) -> TimedResponse:
         """The head of an answer to a request, which is no refusal."""

@@ -83,11 +83,11 @@ def _show(parsed: Parsed) -> int:
     with connect(parsed) as api:
         at = api.entity(parsed.entity)
         entity, properties = api.get(at), api.get(f"{at}/properties").part("properties")
-    show(parsed, {**entity, "properties": properties}, _shown(entity, properties))
+    show(parsed, {**entity, "properties": properties}, _entity_lines(entity, properties))
     return EXIT_OK
 
 
-def _shown(entity: Answer, properties: Answer) -> Iterable[str]:
+def _entity_lines(entity: Answer, properties: Answer) -> Iterable[str]:
     counts = ", ".join(f"{count} {state}" for state, count in entity.part("messages").items() if count) or "none"
     yield from pairs(
         [

@@ -57,7 +57,7 @@ def import_messages(parsed: Parsed) -> int:
             answer = api.upload(at, _chunks(file), JSON_LINES)
     except OSError as error:
         raise ConfigError(f"--lines {parsed.lines} can't be read: {error.strerror}") from error
-    return _shown(parsed, answer)
+    return _show_sent(parsed, answer)
 
 
 def _chunks(file: BinaryIO) -> Iterator[bytes]:
@@ -65,7 +65,7 @@ def _chunks(file: BinaryIO) -> Iterator[bytes]:
         yield chunk
 
 
-def _shown(parsed: Parsed, answer: Answer) -> int:
+def _show_sent(parsed: Parsed, answer: Answer) -> int:
     errors = failures_of(answer.parts("failures"), "line")
     show(parsed, answer, [f"sent {answer['sent_count']} messages, {answer['failed_count']} failed"])
     write_errors(f"line {each}" for each in errors)

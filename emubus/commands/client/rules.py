@@ -53,7 +53,7 @@ def _rules(parsed: Parsed) -> int:
     with connect(parsed) as api:
         at = f"{api.entity(parsed.subscription)}/rules"
         if parsed.add is not None:
-            answer = api.call("PUT", _rule_at(at, parsed.add), _asked(parsed))
+            answer = api.call("PUT", _rule_at(at, parsed.add), _rule_json(parsed))
             show(parsed, answer, [f"added rule {answer['name']}: {_text(answer.part('filter'))}"])
         elif parsed.remove is not None:
             answer = api.call("DELETE", _rule_at(at, parsed.remove))
@@ -72,7 +72,7 @@ def _rule_at(at: str, name: str) -> str:
     return f"{at}/{quote(name, safe='')}"
 
 
-def _asked(parsed: Parsed) -> dict[str, object]:
+def _rule_json(parsed: Parsed) -> dict[str, object]:
     chosen: dict[str, object] = {"kind": "true"}
     if parsed.sql:
         chosen = {"kind": "sql", "expression": parsed.sql}

@@ -85,7 +85,7 @@ def add_outage(parser: Command) -> None:
 
 
 def _outage(parsed: Parsed) -> int:
-    kind, stores = _outage_asked(parsed.action, parsed.what)
+    kind, stores = _kind_and_stores(parsed.action, parsed.what)
     with connect(parsed) as api:
         known = [each.number("store") for each in api.get("/stores").parts("stores")]
         if not known:
@@ -108,7 +108,7 @@ def _outage(parsed: Parsed) -> int:
     return EXIT_OK
 
 
-def _outage_asked(action: str, what: list[str]) -> tuple[str | None, list[int]]:
+def _kind_and_stores(action: str, what: list[str]) -> tuple[str | None, list[int]]:
     """The kind that begins, None if nothing does, and the stores. ConfigError."""
     kind: str | None = None
     if action in OUTAGES:
@@ -164,7 +164,7 @@ def _fault(parsed: Parsed) -> int:
                 given = "missing" if parsed.what is None else f"'{parsed.what}'"
                 near = "" if parsed.what is None else suggestion(parsed.what, known)
                 raise ConfigError(f"KIND is {given}{near}; `emubus fault begin KIND` has a KIND of {', '.join(known)}")
-            answer = api.post("/faults", _asked(parsed))
+            answer = api.post("/faults", _fault_json(parsed))
             show(parsed, answer, [f"added fault {answer['id']}: {answer['kind']}"])
         elif parsed.action in ("end", "clear"):
             path = "/faults" if parsed.what is None else f"/faults/{quote(parsed.what, safe='')}"
@@ -187,7 +187,7 @@ def _fault(parsed: Parsed) -> int:
     return EXIT_OK
 
 
-def _asked(parsed: Parsed) -> dict[str, object]:
+def _fault_json(parsed: Parsed) -> dict[str, object]:
     return {
         "kind": parsed.what,
         "entity": parsed.entity,
@@ -240,7 +240,7 @@ def _condition(parsed: Parsed) -> int:
             answer = api.get("/conditions/table")
             show(parsed, answer, _names(answer, parsed.what))
         elif parsed.action == "begin":
-            asked = _condition_asked(parsed)
+            asked = _condition_json(parsed)
             if parsed.entity is not None:  # a misspelt one would never be struck
                 asked["entity"] = api.get(api.entity(parsed.entity)).text("path")
             begun = api.post("/conditions", asked)
@@ -270,7 +270,7 @@ def _condition(parsed: Parsed) -> int:
     return EXIT_OK
 
 
-def _condition_asked(parsed: Parsed) -> dict[str, object]:
+def _condition_json(parsed: Parsed) -> dict[str, object]:
     """The request for a condition; a parameter named alone is that of each behaviour which has it. ConfigError."""
     from ...conditions.presets import PRESETS
     from ...conditions.table import BEHAVIOURS

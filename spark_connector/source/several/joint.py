@@ -32,7 +32,7 @@ log = logging.getLogger("emubus.spark")
 class EntityPlanner(Protocol):
     """Plans for one entity: `source.follow.Follower` or `source.claim.Claimer`."""
 
-    def freeze(self) -> None:
+    def stop_at_present_ends(self) -> None:
         """Read no further than the present ends."""
         ...
 
@@ -94,7 +94,7 @@ class JointPlanner:
 
     # ---- Spark's calls, in their order
 
-    def freeze(self) -> None:
+    def stop_at_present_ends(self) -> None:
         """Read no further than the present ends of the present entities: the query will end there."""
         for path in self._find():
             self._try(path, partial(self._freeze, path), was_read=False)
@@ -223,7 +223,7 @@ class JointPlanner:
         return self._planner(path, is_new=False).initial()
 
     def _freeze(self, path: str) -> None:
-        self._planner(path, is_new=False).freeze()
+        self._planner(path, is_new=False).stop_at_present_ends()
 
     def _order(self, waiting: Mapping[str, int | None]) -> Sequence[str]:
         """The smallest backlog first, so that what it leaves of its share is the others'; else in turn."""
@@ -265,7 +265,7 @@ class JointPlanner:
             self._new.add(path)
         found = self._plan_for(options)
         if self._is_frozen:
-            found.freeze()
+            found.stop_at_present_ends()
         self._planners[path] = found
         return found
 
