@@ -13,6 +13,7 @@ from .entities import scheduling, several_partitions
 from .entities.entity import Entity
 from .entities.namespace import Namespace
 from .errors import BrokerError, Condition
+from .ids import partition_index_of_token
 from .message.message import Message
 from .outcomes import Outcome
 from .partition.contract import Claimed, Delivery, Extent, ReceiveMode, Run
@@ -54,19 +55,33 @@ class Messages:
             )
         return await entity.peek(parsed.sub_queue, from_sequence_number, count, bytes_max, session_id)
 
-    async def renew_locks(self, address: str, tokens: Sequence[bytes]) -> list[int]:
-        """Renew locks; return their new ends (Unix ms) in order. Raises BrokerError (message-lock-lost)."""
+    async def renew_locks(self, address: str, tokens: Sequence[bytes], *, bounded: bool = False) -> list[int]:
+        """Renew locks; return their new ends (Unix ms) in order. Raises BrokerError (message-lock-lost).
+
+        `bounded`: refuse those of several partitions, as the service does to clients.
+        """
         entity, parsed = self._namespace.find(address)
+        if bounded:
+            _check_partition(entity, tokens)
         return await several_partitions.renew(entity, parsed.sub_queue, tokens)
 
     async def settle(
-        self, address: str, tokens: Sequence[bytes], outcome: Outcome, session_id: str | None = None
+        self,
+        address: str,
+        tokens: Sequence[bytes],
+        outcome: Outcome,
+        session_id: str | None = None,
+        *,
+        bounded: bool = False,
     ) -> None:
         """Settle by lock token, without the receiving link. Raises BrokerError (message-lock-lost).
 
         With the `session_id` of messages whose session is held; without, a lost lock there is session-lock-lost.
+        `bounded` as for `renew_locks`.
         """
         entity, parsed = self._namespace.find(address)
+        if bounded:
+            _check_partition(entity, tokens)
         try:
             await several_partitions.settle(entity, parsed.sub_queue, tokens, outcome)
         except BrokerError as error:
@@ -172,6 +187,12 @@ class Messages:
         return await several_partitions.claim(
             entity, parsed.sub_queue, partition_id, before, count, properties, finished
         )
+
+
+def _check_partition(entity: Entity, tokens: Sequence[bytes]) -> None:
+    """Raise BrokerError if lock tokens are those of several partitions."""
+    if entity.partitioned and len(set(map(partition_index_of_token, tokens))) > 1:
+        raise service_errors.locks_of_several_partitions()
 
 
 def parse_scheduled(namespace: Namespace, address: str, encoded: Sequence[bytes]) -> tuple[Entity, list[Message]]:

@@ -255,6 +255,14 @@ def deferred_of_several_partitions() -> BrokerError:
     )
 
 
+def locks_of_several_partitions() -> BrokerError:
+    """Lock tokens of one request are those of several partitions."""
+    return BrokerError(
+        Condition.NOT_ALLOWED,
+        "Batching lock tokens for different partitions is not supported for an entity with partitioning enabled.",
+    )
+
+
 def too_many_deferred(count_max: int) -> BrokerError:
     """A request receives and deletes more deferred messages than one may."""
     return BrokerError(Condition.NOT_ALLOWED, f"ReceiveAndDelete only can process {count_max} deferred messages")

@@ -41,7 +41,7 @@ _END_OF_TIME: Final = 253_402_300_799_999
 
 async def renew_lock(context: Context, body: Body) -> Result:
     """New ends for locks, in the order of their tokens."""
-    ends = await context.broker.messages.renew_locks(context.address, body.lock_tokens())
+    ends = await context.broker.messages.renew_locks(context.address, body.lock_tokens(), bounded=True)
     return Result(body=encoded_fields({"expirations": encode_array(_TIMESTAMP, ends)}))
 
 
@@ -116,7 +116,7 @@ async def update_disposition(context: Context, body: Body) -> Result:
     tokens, outcome = body.lock_tokens(), make(body)
     if context.transaction is None:
         try:
-            await context.broker.messages.settle(context.address, tokens, outcome, body.session_id())
+            await context.broker.messages.settle(context.address, tokens, outcome, body.session_id(), bounded=True)
         except BrokerError as error:
             if error.condition not in _LOST or not context.past_links.have_settled(tokens, outcome):
                 raise

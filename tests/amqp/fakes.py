@@ -239,14 +239,22 @@ class FakeBroker(FakeVerbs):
             found.append(payload)
         return found
 
-    async def renew_locks(self, address: str, tokens: Sequence[bytes]) -> list[int]:
+    async def renew_locks(self, address: str, tokens: Sequence[bytes], *, bounded: bool = False) -> list[int]:
+        del bounded
         if any(each not in self.queue_at(address).locked for each in tokens):
             raise lock_lost()
         return [self.now_ms + 60_000 + index for index in range(len(tokens))]
 
     async def settle(
-        self, address: str, tokens: Sequence[bytes], outcome: Outcome, session_id: str | None = None
+        self,
+        address: str,
+        tokens: Sequence[bytes],
+        outcome: Outcome,
+        session_id: str | None = None,
+        *,
+        bounded: bool = False,
     ) -> None:
+        del bounded
         queue = self.queue_at(address)
         for each in tokens:
             if queue.locked.pop(each, None) is None:

@@ -119,6 +119,7 @@ OF_SERVICE = [
     filled(say.browses_forwarding, "a peek of an entity that forwards"),
     filled(say.deferred_not_found, "deferred messages that there are not"),
     filled(say.deferred_of_several_partitions, "deferred messages of several partitions in one request"),
+    filled(say.locks_of_several_partitions, "locks of several partitions settled by one request"),
     filled(lambda: say.too_many_deferred(250), "more than 250 deferred messages received and deleted at once"),
     filled(
         lambda: say.entity_full("Topic", "ns:Topic:t", 5, 4),

@@ -339,6 +339,27 @@ async def renewed_late_by_rest(world: World) -> Told:
     return await world.rest("POST", await locked_by_rest(world))
 
 
+async def locks_of_two_partitions(world: World) -> Array:
+    """What a request names the locks of two messages by."""
+    await world.put("parts", message(), message())
+    frames = [
+        await world.receive("parts"),
+        await world.frame_of(TRANSFER, got=world.wire.attach_receiver("parts", 41, credit=1)),
+    ]
+    return Array(UUID_CODE, tuple(token_to_uuid(each.get(2)) for each in frames))
+
+
+@on("locks of several partitions settled by one request", N)
+async def settled_together(world: World) -> Told:
+    body = {"disposition-status": "completed", "lock-tokens": await locks_of_two_partitions(world)}
+    return await world.asked("parts", "update-disposition", body)
+
+
+@on("locks of several partitions renewed by one request", N)
+async def renewed_together(world: World) -> Told:
+    return await world.asked("parts", "renew-lock", {"lock-tokens": await locks_of_two_partitions(world)})
+
+
 NAME = "the lock of a session that is over"
 
 

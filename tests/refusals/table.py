@@ -290,6 +290,20 @@ RECEIVING: Final = (
         {N: 410, R: 404},
     ),
     Row(
+        "locks of several partitions settled by one request",
+        NOT_ALLOWED,
+        "Batching lock tokens for different partitions is not supported for an entity with partitioning enabled.",
+        "azure-docs 11899 (of a consumer; its condition is a guess)",
+        {N: 400},
+    ),
+    Row(
+        "locks of several partitions renewed by one request",
+        NOT_ALLOWED,
+        "Batching lock tokens for different partitions is not supported for an entity with partitioning enabled.",
+        "azure-docs 11899 (of a consumer; its condition is a guess)",
+        {N: 400},
+    ),
+    Row(
         "the lock of a session that is over",
         SESSION_LOST,
         "The session lock has expired on the MessageSession. Accept a new MessageSession.",
