@@ -143,7 +143,7 @@ def _operation(
     name = request.text("operation") or ""
     operation = known.get(name)
     if operation is None:
-        raise BrokerError(Condition.NOT_IMPLEMENTED, f"The operation '{name}' is not supported.")
+        raise BrokerError(Condition.NOT_IMPLEMENTED, f"Invalid command '{name}'.")
     require(operation.right)
     if name in OF_THE_SERVICE:
         context.broker.namespace.check_browsable(context.address)

@@ -85,7 +85,7 @@ async def test_a_subscription_of_jms_is_created_with_its_client_and_its_default_
         ("standard", PATH, "false", "ClientAffineProperties is set; allowed is none: JMS needs the profile premium"),
         ("premium", "/t/subscriptions/s$c$ND", "false", "a name that ends with the client id, as in '$c$D'"),
         ("premium", "/t/subscriptions/s$d$D", "false", "a name that ends with the client id, as in '$c$D'"),
-        ("premium", PATH, "perhaps", "The value of 'IsShared' can't be used: "),
+        ("premium", PATH, "perhaps", "Bad Request. The value of 'IsShared' can't be used: "),
     ],
 )
 async def test_a_subscription_of_jms_that_can_not_be_is_refused(

@@ -649,9 +649,9 @@ async def test_the_refusals_that_clients_map_to_their_exceptions(http: Raw) -> N
         (
             await http.put("/x", _lock("QueueDescription", "1 minute")),
             400,
-            "SubCode=40000. The value of 'LockDuration'",
+            "SubCode=40000. Bad Request. The value of 'LockDuration'",
         ),
-        (await http.put("/x", _lock("QueueDescription", "")), 400, "SubCode=40000. The value of"),
+        (await http.put("/x", _lock("QueueDescription", "")), 400, "SubCode=40000. Bad Request. The value of"),
     ]
     for reply, status, detail in expected:
         assert (reply.status, reply.detail[: len(detail)]) == (status, detail)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
 from typing import Final
 from urllib.parse import quote
 
@@ -12,6 +13,7 @@ from emubus.broker.access import sign
 from emubus.broker.ids import token_to_uuid
 from emubus.broker.keys import Right
 from emubus.broker.model.descriptions import AuthorizationRule
+from emubus.broker.tokens import Identity, Issuer
 from emubus.codec.encode import encode, encode_described
 from emubus.codec.types import Array, Described, Long, Symbol, Uint, Ulong
 from emubus.testing import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription
@@ -163,6 +165,30 @@ PROVOKE[NAME, B] = send("parts", message(key="a"), message(session="b"), batch=T
 PROVOKE[NAME, R] = lambda world: rest_batch(world, "parts", {"PartitionKey": "a"}, {"PartitionKey": "b"})
 
 
+SCATTERED = TopicDescription("scattered", enable_partitioning=True)
+ONCE = TopicDescription("only-once", enable_partitioning=True, requires_duplicate_detection=True)
+
+
+def with_topic(topic: TopicDescription, provoke: Provoke) -> Provoke:
+    """The same, with a topic that is made before."""
+
+    async def made(world: World) -> Told:
+        world.broker.administration.create(topic)
+        return await provoke(world)
+
+    return made
+
+
+NAME = "several keys in one batch on a partitioned topic"
+PROVOKE[NAME, B] = with_topic(SCATTERED, send("scattered", message(key="a"), message(session="b"), batch=True))
+PROVOKE[NAME, R] = with_topic(
+    SCATTERED, lambda world: rest_batch(world, "scattered", {"PartitionKey": "a"}, {"PartitionKey": "b"})
+)
+PROVOKE["a message without MessageId scheduled on a partitioned topic that detects duplicates", N] = with_topic(
+    ONCE, schedule("only-once", message())
+)
+
+
 @on("a batch without messages", B)
 async def batch_empty(world: World) -> Told:
     await world.send("q", encode_described(Ulong(0x73), encode(["id"])), batch=True)
@@ -200,6 +226,7 @@ for NAME, STATUS, IS_TOPIC in (
     ("a queue with status SendDisabled", EntityStatus.SEND_DISABLED, False),
     ("a topic with status SendDisabled", EntityStatus.SEND_DISABLED, True),
     ("a queue with status Disabled, for senders", EntityStatus.DISABLED, False),
+    ("a topic with status Disabled, for senders", EntityStatus.DISABLED, True),
 ):
     PATH = "t" if IS_TOPIC else "q"
     PROVOKE[NAME, L] = with_status(STATUS, attach_sender(PATH), IS_TOPIC)
@@ -233,6 +260,11 @@ NAME = "a queue with status ReceiveDisabled"
 PROVOKE[NAME, L] = with_status(EntityStatus.RECEIVE_DISABLED, lambda world: world.receiver_refused("q"))
 PROVOKE[NAME, R] = with_status(EntityStatus.RECEIVE_DISABLED, rest_receive("q"))
 
+NAME = "a queue with status Disabled, for receivers"
+PROVOKE[NAME, L] = with_status(EntityStatus.DISABLED, lambda world: world.receiver_refused("q"))
+PROVOKE[NAME, R] = with_status(EntityStatus.DISABLED, rest_receive("q"))
+PROVOKE["a request that there is not", N] = lambda world: world.asked("q", "com.microsoft:renew-everything", {})
+
 NAME = "a receiver of an entity that forwards"
 PROVOKE[NAME, L] = lambda world: world.receiver_refused("forwarding")
 PROVOKE[NAME, R] = rest_receive("forwarding")
@@ -248,10 +280,27 @@ PROVOKE["a message scheduled by a request to an entity that forwards", N] = sche
 )
 
 
-@on("rules of a subscription that forwards, over AMQP", N)
-async def rules_of_forwarding(world: World) -> Told:
-    world.broker.administration.update(SubscriptionDescription("t", "one", forward_to="other"))
-    return await world.asked("t/Subscriptions/one", "enumerate-rules", {"top": 10, "skip": 0})
+def with_subscription(description: SubscriptionDescription, provoke: Provoke) -> Provoke:
+    """The same, with a subscription that is made before."""
+
+    async def made(world: World) -> Told:
+        world.broker.administration.create(description)
+        return await provoke(world)
+
+    return made
+
+
+FORWARDING = SubscriptionDescription("t", "forwarding", forward_to="other")
+PROVOKE["rules of a subscription that forwards, over AMQP", N] = with_subscription(
+    FORWARDING, lambda world: world.asked("t/Subscriptions/forwarding", "enumerate-rules", {"top": 10, "skip": 0})
+)
+NAME = "a receiver of a subscription that forwards"
+PROVOKE[NAME, L] = with_subscription(FORWARDING, lambda world: world.receiver_refused("t/Subscriptions/forwarding"))
+PROVOKE[NAME, R] = with_subscription(FORWARDING, rest_receive("t/subscriptions/forwarding"))
+WITH_SESSIONS = SubscriptionDescription("t", "sessions", requires_session=True)
+NAME = "a receiver without session of a subscription that requires sessions"
+PROVOKE[NAME, L] = with_subscription(WITH_SESSIONS, lambda world: world.receiver_refused("t/Subscriptions/sessions"))
+PROVOKE[NAME, R] = with_subscription(WITH_SESSIONS, rest_receive("t/subscriptions/sessions"))
 
 
 NAME = "a receiver without session where sessions are required"
@@ -428,6 +477,11 @@ def add_rule(filter_text: str, action: str | None = None) -> tuple[Provoke, Prov
 
 NAME = "SQL that can't be parsed"
 PROVOKE[NAME, N], PROVOKE[NAME, A] = add_rule("EventType EventType")
+PROVOKE["SQL of the first rule of a subscription that can't be parsed", A] = lambda world: world.create(
+    "/t/Subscriptions/new",
+    '<SubscriptionDescription><DefaultRuleDescription><Filter i:type="SqlFilter"><SqlExpression>EventType EventType'
+    "</SqlExpression></Filter><Name>r</Name></DefaultRuleDescription></SubscriptionDescription>",
+)
 NAME = "an action that can't be parsed"
 PROVOKE[NAME, N], PROVOKE[NAME, A] = add_rule("1=1", "EventType = 1")
 
@@ -622,6 +676,50 @@ def with_token(token: str) -> tuple[Provoke, Provoke, Provoke]:
 for NAME, TOKEN in (("a token with a wrong signature", sas(key="wrong")), ("a token that is over", sas(-60))):
     PROVOKE[NAME, C], PROVOKE[NAME, A], PROVOKE[NAME, R] = with_token(TOKEN)
     OPTIONS[NAME] = {"auth": "sas"}
+
+
+@cache
+def issuer() -> Issuer:
+    """An issuer that the server does not know."""
+    made = Issuer()
+    made.prepare()
+    return made
+
+
+def identity(resource: str) -> str:
+    """A token of that issuer."""
+    return issuer().issue(Identity.of_client("11111111-2222-3333-4444-555555555555"), resource, START // 1000, 600)
+
+
+VAULT = "https://vault.azure.net"
+BUS = "https://servicebus.azure.net"
+NAME = "a token of another issuer"
+OPTIONS[NAME] = {"auth": "sas"}
+PROVOKE[NAME, C] = lambda world: world.claimed(world.connect(verify=True), identity(BUS))
+PROVOKE[NAME, A] = lambda world: world.atom("GET", "/q", Authorization=f"Bearer {identity(BUS)}")
+PROVOKE[NAME, R] = lambda world: world.rest("POST", "/q/messages", b"m", Authorization=f"Bearer {identity(BUS)}")
+
+NAME = "a token of an identity for another resource"
+OPTIONS[NAME] = {"auth": "sas"}
+PROVOKE[NAME, C] = lambda world: world.claimed(world.connect(verify=True, issuer=issuer()), identity(VAULT))
+
+
+async def token_for_vault(world: World) -> str:
+    """A token of the server itself."""
+    answer = await world.http("GET", f"/msi/token?resource={VAULT}&api-version=2019-08-01", version=None, secret="any")
+    return f"Bearer {json.loads(answer.text)['access_token']}"
+
+
+@on(NAME, A)
+async def another_resource(world: World) -> Told:
+    return await world.atom("GET", "/q", Authorization=await token_for_vault(world))
+
+
+@on(NAME, R)
+async def another_resource_by_rest(world: World) -> Told:
+    return await world.rest("POST", "/q/messages", b"m", Authorization=await token_for_vault(world))
+
+
 NAME = "a request without token"
 PROVOKE[NAME, A] = lambda world: world.atom("GET", "/q")
 PROVOKE[NAME, R] = lambda world: world.rest("POST", "/q/messages", b"m")
@@ -742,6 +840,7 @@ PROVOKE["a queue with a character that no name has", A] = create("/a%7Cb", "Queu
 PROVOKE["a topic with a character that no name has", A] = create("/a%7Cb", "Topic")
 PROVOKE["a subscription with a character that no name has", A] = create("/t/Subscriptions/a%20b", "Subscription")
 PROVOKE["a rule with a character that no name has", A] = create("/t/Subscriptions/one/Rules/a%20b", "Rule")
+PROVOKE["a value of a description that can't be read", A] = create("/new", "Queue", LockDuration=300)
 PROVOKE["a LockDuration above 5 minutes", A] = create("/new", "Queue", LockDuration="PT6M")
 PROVOKE["a MaxSizeInMegabytes that there is not", A] = create("/new", "Queue", MaxSizeInMegabytes=16384)
 PROVOKE["a MaxMessageSizeInKilobytes on Standard", A] = create("/new", "Queue", MaxMessageSizeInKilobytes=2048)
@@ -758,6 +857,9 @@ for KIND, PATH in (
     ("rule", "/t/Subscriptions/one/Rules/$Default"),
 ):
     PROVOKE[f"a {KIND} that there is, made again", A] = create(PATH, KIND.title())
+
+
+PROVOKE["a queue of the name of a topic", A] = create("/t", "Queue")
 
 
 @on("more partitioned entities than a namespace has", A)

@@ -108,14 +108,26 @@ SENDING: Final = (
         NOT_ALLOWED,
         "Batching brokered messages with distinct SessionId, PartitionKey, or MessageId  is not supported for an "
         "entity with partitioning and duplicate detection "
-        ""
-        ""
-        ""
-        ""
-        ""
         "enabled.LogicalPartitionId:{number}::PartitionKey:{key}::SessionId:{session}::MessageId:{id}::ViaPartitionKey:::",
         "azure-service-bus 103; azure-sdk-for-python 21955; AspNetCore.Diagnostics.HealthChecks 248, 255",
         {B: None, N: 400, R: 400},
+    ),
+    Row(
+        "a message without MessageId scheduled on a partitioned topic that detects duplicates",
+        NOT_ALLOWED,
+        "Batching brokered messages with distinct SessionId, PartitionKey, or MessageId  is not supported for an "
+        "entity with partitioning and duplicate detection "
+        "enabled.LogicalPartitionId:{number}::PartitionKey:{key}::SessionId:{session}::MessageId:{id}::ViaPartitionKey:::",
+        "AspNetCore.Diagnostics.HealthChecks 248",
+        {N: 400},
+    ),
+    Row(
+        "several keys in one batch on a partitioned topic",
+        NOT_ALLOWED,
+        "Batching brokered messages with distinct SessionId or PartitionKey is not supported for an entity with "
+        "partitioning enabled.",
+        "amqpnetlite 120",
+        {B: None, R: 400},
     ),
     Row(
         "several keys in one batch on a partitioned entity",
@@ -163,6 +175,13 @@ SENDING: Final = (
         {L: None, N: 403, R: 403},
     ),
     Row(
+        "a topic with status Disabled, for senders",
+        DISABLED,
+        f"Messaging entity 'sb://{{host}}/{{topic}}' is currently disabled. {SEE}",
+        "azure-service-bus 677",
+        {L: None, R: 403},
+    ),
+    Row(
         "a queue that there is not, for senders",
         NOT_FOUND,
         f"The messaging entity 'sb://{{host}}/{{queue}}' could not be found. {MORE}",
@@ -206,6 +225,34 @@ RECEIVING: Final = (
         f"Messaging entity 'sb://{{host}}/{{queue}}' is currently disabled. {SEE}",
         "azure-service-bus 677",
         {L: None, R: 403},
+    ),
+    Row(
+        "a queue with status Disabled, for receivers",
+        DISABLED,
+        f"Messaging entity 'sb://{{host}}/{{queue}}' is currently disabled. {SEE}",
+        "azure-service-bus 677",
+        {L: None, R: 403},
+    ),
+    Row(
+        "a receiver of a subscription that forwards",
+        NOT_ALLOWED,
+        "Cannot create a message receiver on an entity with auto-forwarding enabled.",
+        "AspNetCore.Diagnostics.HealthChecks 1560 (of a message browser)",
+        {L: None, R: 405},
+    ),
+    Row(
+        "a receiver without session of a subscription that requires sessions",
+        NOT_ALLOWED,
+        "It is not possible for an entity that requires sessions to create a non-sessionful message receiver.",
+        "azure-service-bus-dotnet 628",
+        {L: None, R: 405},
+    ),
+    Row(
+        "a request that there is not",
+        "amqp:not-implemented",
+        "Invalid command '{name}'.",
+        "azure-service-bus-java 43",
+        {N: 501},
     ),
     Row(
         "a receiver of an entity that forwards",
@@ -386,6 +433,14 @@ RULES: Final = (
         {N: 400, A: 400},
     ),
     Row(
+        "SQL of the first rule of a subscription that can't be parsed",
+        "",
+        "There was an error parsing the SQL expression.\n[Token line={line}, column={column}, Token in error= {token}, "
+        "Additional details= {problem}]\n*",
+        "bicep 6557",
+        {A: 400},
+    ),
+    Row(
         "an action that can't be parsed",
         ARGUMENT,
         "There was an error parsing the SQL expression.\n[Token line={line}, column={column}, Token in error= {token}, "
@@ -533,6 +588,20 @@ RIGHTS: Final = (
         UNAUTHORIZED,
         "ExpiredToken: The token is expired. Expiration time: '{time}'.",
         "azure-service-bus 182",
+        {C: 401, A: 401, R: 401},
+    ),
+    Row(
+        "a token of another issuer",
+        UNAUTHORIZED,
+        "InvalidIssuer: Token issuer is invalid.",
+        "azure-sdk-for-net 6462",
+        {C: 401, A: 401, R: 401},
+    ),
+    Row(
+        "a token of an identity for another resource",
+        UNAUTHORIZED,
+        "InvalidAudience: Invalid authorization token audience.",
+        "azure-sdk-for-js 26360; azure-docs 19707; live tests of azure-sdk-for-js 1",
         {C: 401, A: 401, R: 401},
     ),
     Row(
@@ -727,6 +796,13 @@ DESCRIPTIONS: Final = (
         for kind, scheme in (("queue", "http"), ("topic", "http"), ("subscription", "sb"), ("rule", "sb"))
     ),
     Row(
+        "a value of a description that can't be read",
+        "",
+        "Bad Request. *",
+        "azure-sdk-for-python 479",
+        {A: 400},
+    ),
+    Row(
         "a LockDuration above 5 minutes",
         "",
         "The supplied lock time exceeds the allowed maximum of '5' minutes.*",
@@ -782,6 +858,13 @@ DESCRIPTIONS: Final = (
             {A: 409},
         )
         for kind, name in (("subscription", "{topic}|{subscription}"), ("rule", "{topic}|{subscription}|{rule}"))
+    ),
+    Row(
+        "a queue of the name of a topic",
+        "",
+        f"You're requesting an operation that isn't allowed in the resource's current state. {MORE}",
+        "live tests of module-ballerinax-asb (of a queue, and of a topic, that there are)",
+        {A: 409},
     ),
     Row(
         "more partitioned entities than a namespace has",

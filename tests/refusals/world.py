@@ -18,6 +18,7 @@ from emubus.broker.access import Access
 from emubus.broker.clock import Clock
 from emubus.broker.keys import Right, SharedKey
 from emubus.broker.model.descriptions import AuthorizationRule
+from emubus.broker.tokens import Issuer
 from emubus.codec.encode import encode, encode_described
 from emubus.codec.frames import AMQP_HEADER, SASL_HEADER
 from emubus.codec.types import Described, Symbol, Timestamp, Uint, Ulong
@@ -100,9 +101,11 @@ class World:
         self._sockets: list[asyncio.StreamWriter] = []
         self.wire = self.connect()
 
-    def connect(self, *, verify: bool = False, limits: Limits | None = None, **opening: Any) -> Wire:
+    def connect(
+        self, *, verify: bool = False, limits: Limits | None = None, issuer: Issuer | None = None, **opening: Any
+    ) -> Wire:
         """A connection of its own."""
-        access = Access((KEY,), verify=verify)
+        access = Access((KEY,), verify=verify, issuer=issuer)
         wire = Wire(broker=cast("FakeBroker", self.broker), clock=self.clock, access=access, limits=limits or Limits())
         wire.open(**opening)
         self.wires.append(wire)

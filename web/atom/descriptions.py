@@ -132,7 +132,7 @@ def _boolean(node: Element) -> bool:
     try:
         return boolean(text_of(node).strip())
     except ValueError as error:
-        raise bad(f"The value of '{local_name(node)}' can't be used: {excerpt(str(error))}.") from None
+        raise bad(f"Bad Request. The value of '{local_name(node)}' can't be used: {excerpt(str(error))}.") from None
 
 
 def _values(node: Element, kind: type[Description], version: str) -> tuple[dict[str, object], set[str]]:
@@ -160,7 +160,7 @@ def _read(part: Element, row: Property, version: str) -> object:
         return READ[row.value](text)
     except ValueError as error:
         problem = excerpt(str(error)) if text else "it is empty"
-        raise bad(f"The value of '{row.name}' can't be used: {problem}.") from None
+        raise bad(f"Bad Request. The value of '{row.name}' can't be used: {problem}.") from None
 
 
 def _never_idle(values: dict[str, object], late: Collection[str]) -> None:

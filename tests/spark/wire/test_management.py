@@ -213,7 +213,7 @@ def test_message_sessions_are_listed_page_by_page(connection: Connection, make_q
 def test_any_operation_can_be_asked_and_its_status_read(connection: Connection, queue: str) -> None:
     response = connection.management(queue).request("com.example:nothing", {"a": [1, "two", None]})
     assert (response.status, response.condition) == (501, "amqp:not-implemented")
-    assert untracked(response.description) == "The operation 'com.example:nothing' is not supported."
+    assert untracked(response.description) == "Invalid command 'com.example:nothing'."
 
 
 def test_an_outage_is_retriable(server: EmubusServer, connection: Connection, queue: str) -> None:
