@@ -8,14 +8,31 @@ frame that has the error is such a circle, with all that the callers of the fram
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 SIZE_BYTES: Final = 150_000
 """What a test sends: more than a buffer that a connection keeps, less than the limit of every face."""
 
 
+@contextmanager
+def only_new_objects() -> Iterator[None]:
+    """Let the collector look at what is made from now on: the heap of the tests is large, each look slow."""
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
 def circles() -> list[str]:
-    """The objects in circles that hold a large text: their types, and the names of functions."""
+    """The objects in circles that hold a large text: their types, and the names of functions.
+
+    Of those made in `only_new_objects`.
+    """
     gc.set_debug(gc.DEBUG_SAVEALL)
     gc.collect()
     gc.set_debug(0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -11,7 +10,7 @@ from emubus.broker.model.descriptions import EntityStatus, QueueDescription
 from emubus.codec.encode import encode, encode_described
 from emubus.codec.types import Symbol, Uint, Ulong
 
-from ..left_behind import SIZE_BYTES, circles
+from ..left_behind import SIZE_BYTES, circles, only_new_objects
 from .asking import REPLIES, REQUESTS, request
 from .test_over_the_broker import Together, both, message
 from .wire import BATCH, DETACH
@@ -46,14 +45,10 @@ def deliver(both: Together, payload: bytes, handle: int, kind: int = 0) -> None:
 
 async def leaves_nothing(both: Together, act: Callable[[], Awaitable[None]]) -> None:
     await both.wire.turn(5)
-    gc.collect()
-    gc.disable()
-    try:
+    with only_new_objects():
         await act()
         await both.wire.turn(20)
         assert circles() == []
-    finally:
-        gc.enable()
 
 
 @pytest.mark.parametrize("kind", [0, BATCH], ids=["message", "batch"])

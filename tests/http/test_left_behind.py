@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from emubus.broker.model.descriptions import EntityStatus, QueueDescription
 from emubus.testing import EmubusServer
 
-from ..left_behind import SIZE_BYTES, circles
+from ..left_behind import SIZE_BYTES, circles, only_new_objects
 from .test_broken_requests import FACES, ask
 
 
@@ -40,13 +39,9 @@ BODIES = {
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("face", FACES)
 def test_what_was_sent_is_not_left_in_a_circle(server: EmubusServer, face: str, body: str) -> None:
-    gc.collect()
-    gc.disable()
-    try:
+    with only_new_objects():
         ask(server, face, BODIES[body])
         assert circles() == []
-    finally:
-        gc.enable()
 
 
 MESSAGE = b'{"body": "' + TEXT + b'"}'
@@ -63,10 +58,14 @@ SENDING = {
 @pytest.mark.parametrize("face", SENDING)
 def test_what_a_queue_takes_or_refuses_is_not_left_in_a_circle(server: EmubusServer, face: str, queue: str) -> None:
     line, kind, body = SENDING[face]
-    gc.collect()
-    gc.disable()
-    try:
+    with only_new_objects():
         ask(server, (line.format(queue), kind), body.replace(b"{}", queue.encode()))
         assert circles() == []
-    finally:
-        gc.enable()
+
+
+def test_a_circle_is_found() -> None:
+    with only_new_objects():
+        circle: list[object] = [bytes(SIZE_BYTES)]
+        circle.append(circle)
+        del circle
+        assert circles() == ["list"]
