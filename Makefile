@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 CLIENTS := tests/sdk tests/examples # wait for builds, then mostly for their servers
 HEAVY := tests/spark tests/web # more than one processor, or a browser
 LONG := $(addprefix tests/,crash attack codec amqp broker commands http operations refusals storage web spark/codec \
-	spark/acceptance sdk examples/test_languages.py emubus/test_damaged_folders.py emubus/test_config_schema.py)
+	spark/acceptance sdk examples/test_languages.py emubus/test_damaged_folders.py emubus/test_data_folder.py \
+	emubus/test_config_schema.py)
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
 .PHONY: serve test test-heavy test-clients test-parts test-long long-tests real-disks kill-rounds simulation try-dist conformance prepare check bench fast dist moving-picture site clean

@@ -20,7 +20,7 @@ from .namespace_simulation.steps import Run
 
 SEEDS_PER_TEST = 4
 # A seed takes half a second of processor time; `make simulation` tries ten million commands.
-SEEDS = range(1, 1 + rounds(100, 400))
+SEEDS = range(1, 1 + rounds(50, 400))
 
 
 def reported(failure: Failure | None) -> None:

@@ -24,7 +24,7 @@ from .server import ServerProcess, check
 
 QUEUES = ["plain", "parts"]
 MESSAGES_MAX = 800
-SEEDS = range(rounds(5, 520))
+SEEDS = range(rounds(3, 520))
 
 
 def scenario(seed: int) -> tuple[list[str], int]:

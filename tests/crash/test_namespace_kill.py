@@ -14,7 +14,7 @@ from ..rounds import rounds
 from .namespace_load import LEDGER_NEW, LEDGER_OLD, PLACES, Confirmed
 from .namespace_rounds import Found, judge, play
 
-SEEDS = range(rounds(5, 100))
+SEEDS = range(rounds(3, 100))
 
 
 @pytest.mark.slow

@@ -91,7 +91,7 @@ def number_of(name: str) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(rounds(2, 40)))
+@pytest.mark.parametrize("seed", range(rounds(1, 40)))
 def test_a_snapshot_under_load_is_what_a_restore_after_a_kill_brings_back(
     serve: Serve, tmp_path: Path, seed: int
 ) -> None:
@@ -130,7 +130,7 @@ def test_a_snapshot_under_load_is_what_a_restore_after_a_kill_brings_back(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(rounds(2, 60)))
+@pytest.mark.parametrize("seed", range(rounds(1, 60)))
 def test_a_kill_in_the_middle_of_a_restore_leaves_one_namespace_or_the_other(
     serve: Serve, tmp_path: Path, seed: int
 ) -> None:

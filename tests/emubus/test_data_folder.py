@@ -39,6 +39,7 @@ from emubus.storage import (
 from emubus.testing import EmubusServer
 
 from ..log_levels import every_level
+from ..rounds import rounds
 from .folders import small
 from .folders.killing import Kill, Killed
 from .folders.making import CASES, PURGED, SPREAD, TARGET, found
@@ -95,12 +96,10 @@ def message_rows(rows: dict[str, str]) -> list[str]:
     ("archive", "folder", "later"),
     [
         ("format-1", "data", ()),
-        ("format-3", "data", LATER),
         ("format-3", "killed", LATER),
         ("format-4", "data", LATER),
-        ("format-4", "killed", LATER),
-        ("format-5", "data", LATER),
         ("format-5", "killed", LATER),
+        *rounds((), (("format-3", "data", LATER), ("format-4", "killed", LATER), ("format-5", "data", LATER))),
     ],
 )
 def test_a_folder_of_an_older_release_opens_with_every_message_and_is_upgraded_with_one_line(

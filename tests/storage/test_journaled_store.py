@@ -41,10 +41,12 @@ from emubus.storage.journal.journaled_store import JournaledBatch, JournaledStor
 from emubus.storage.journal.replay import lacking, row_of
 from emubus.storage.lmdb_store import LmdbStore
 
+from ..rounds import rounds
+
 pytestmark = pytest.mark.usefixtures("committing_thread")
 TABLES: Final = ("rows", "index")
 NAMES: Final = ("store-00", "store-01")
-SEEDS: Final = range(3)
+SEEDS: Final = range(rounds(2, 30))
 STEPS: Final = 70
 HALF_BYTES: Final = 4096
 LARGE_BYTES: Final = 50_000
