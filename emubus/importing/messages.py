@@ -53,11 +53,15 @@ def copy_messages(source: Peer, target: Peer, entities: Sequence[Description]) -
         with source.connect() as reading, target.connect() as writing:
             for number, each in enumerate(entities, 1):
                 path = path_of(each)
-                if isinstance(each, QueueDescription):
-                    _copy(reading, writing, path, copied)
-                    path = f"{path}/$DeadLetterQueue"
-                if not isinstance(each, TopicDescription) and _has_messages(reading, path):
-                    copied.passed_over.append(f"the messages of {path}")
+                if not isinstance(each, TopicDescription):
+                    # What forwards shows no messages but its dead letters, and has none for long.
+                    is_shown = each.forward_to is None
+                    if isinstance(each, QueueDescription):
+                        if is_shown:
+                            _copy(reading, writing, path, copied)
+                        path, is_shown = f"{path}/$DeadLetterQueue", True
+                    if is_shown and _has_messages(reading, path):
+                        copied.passed_over.append(f"the messages of {path}")
                 progress.step(number)
     except ConnectorError as error:
         raise CommandError(f"not all messages were copied: {error.text}") from error
