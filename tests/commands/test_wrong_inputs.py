@@ -37,8 +37,8 @@ START = [
     ("serve --tls-cert no.pem", "--tls-cert is no.pem", "give --tls-key, too"),
     ("serve --tls-key no.pem", "--tls-key is no.pem", "give --tls-cert, too"),
     ("serve --tls-cert {file} --tls-key {file}", "{file}", "a certificate and its key in PEM, without a password"),
-    ("serve --conditions throtled", "'throtled'", "did you mean throttled?"),
-    ("serve --conditions throttled=x", "'throttled=x'", "did you mean throttled?"),
+    ("serve --http-port 0 --amqp-port 0 --conditions throtled", "'throtled'", "did you mean throttled?"),
+    ("serve --http-port 0 --amqp-port 0 --conditions throttled=x", "'throttled=x'", "did you mean throttled?"),
     ("serve --config missing.json", "missing.json", "No such file or directory"),
     (
         "serve --config {folder}",

@@ -62,7 +62,7 @@ FAULTS: Final = [
     for left in (1, 5, FOR_GOOD)
     if how != SHORT or calls == WRITE
 ]
-FAULTS_COUNT: Final = rounds(3, len(FAULTS))
+FAULTS_COUNT: Final = rounds(6, len(FAULTS))
 
 
 class Disk:
