@@ -100,14 +100,17 @@ class Messages:
     ) -> list[Delivery]:
         """Receive deferred messages by sequence number. Raises BrokerError (message-not-found) if one is missing.
 
-        `bounded`: refuse what the service refuses to clients: several partitions, and too many to delete.
+        `bounded`: as the service does for clients. Several partitions are refused, and too many to delete; what has
+        expired is not received but expires now [SB: message-deferral].
         """
         entity, parsed = self._namespace.find(address)
         if bounded and mode is ReceiveMode.RECEIVE_AND_DELETE and len(numbers) > DEFERRED_DELETED_MAX:
             raise service_errors.too_many_deferred(DEFERRED_DELETED_MAX)
         if bounded and len({entity.partition_of_number(number) for number in numbers} - {None}) > 1:
             raise service_errors.deferred_of_several_partitions()
-        return await several_partitions.take_deferred(entity, parsed.sub_queue, numbers, mode, session_id)
+        return await several_partitions.take_deferred(
+            entity, parsed.sub_queue, numbers, mode, session_id, expires=bounded
+        )
 
     async def lock_by_number(self, address: str, numbers: Sequence[int]) -> list[Delivery]:
         """Lock available and deferred messages by sequence number; those that are locked or gone are left out."""

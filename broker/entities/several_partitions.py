@@ -65,11 +65,18 @@ async def renew(entity: Entity, sub_queue: SubQueue, tokens: Sequence[bytes]) ->
 
 
 async def take_deferred(
-    entity: Entity, sub_queue: SubQueue, numbers: Sequence[int], mode: ReceiveMode, session_id: str | None
+    entity: Entity,
+    sub_queue: SubQueue,
+    numbers: Sequence[int],
+    mode: ReceiveMode,
+    session_id: str | None,
+    *,
+    expires: bool = False,
 ) -> list[Delivery]:
     """Receive deferred messages by sequence number. Raises BrokerError (message-not-found) if one is missing.
 
-    In receive-and-delete mode messages of several partitions are locked first, so that an error can release them.
+    With `expires` those whose time to live is over expire now, and are missing. In receive-and-delete mode messages of
+    several partitions are locked first, so that an error can release them.
     """
     handles = [entity.partition_of_number(number) for number in numbers]
     groups = grouped((handle, number) for handle, number in zip(handles, numbers, strict=True) if handle is not None)
@@ -79,7 +86,7 @@ async def take_deferred(
     found: Groups[Delivery] = {}
     try:
         for handle, group in groups.items():
-            ask = partial(ReceiveDeferred, sub_queue, group, mode_of_each, session_id)
+            ask = partial(ReceiveDeferred, sub_queue, group, mode_of_each, session_id, expires=expires)
             found[handle] = await handle.request(ask)
         if mode is not mode_of_each:
             await _remove(found, sub_queue, session_id)

@@ -165,6 +165,9 @@ class ReceiveHandlers:
                 turn.effects.append((request.reply, service_errors.deferred_not_found()))
                 return
             found.append((number, row))
+        if request.expires and self._expire_deferred(found, ready_queue.deferred_home, turn):
+            turn.effects.append((request.reply, service_errors.deferred_not_found()))
+            return
         group = self._new_group(ready_queue, ready_queue.deferred_home, turn.now, held)
         deliveries = self._deliver(found, expiries_of(found), group, request.mode, turn)
         turn.effects.append((request.reply, deliveries))
@@ -387,6 +390,15 @@ class ReceiveHandlers:
         self._state.rows.remove(found.home, (found.number,), (found.size_bytes,), turn)
 
     # ---- helpers
+
+    def _expire_deferred(self, rows: Rows, home: Home, turn: Turn) -> bool:
+        """Expire those whose time to live is over; whether there were any."""
+        expired = [
+            (number, row) for (number, row), at in zip(rows, expiries_of(rows), strict=True) if 0 < at <= turn.now
+        ]
+        for number, row in expired:
+            self._state.expire(number, row, 0, turn, home)
+        return bool(expired)
 
     def _session_of_deferred(self, numbers: Sequence[int], view: Reader) -> str | None:
         for number in numbers:

@@ -337,13 +337,17 @@ class GetExtent(WithReply):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ReceiveDeferred(WithReply):
-    """Receive the deferred messages with these sequence numbers, all or none."""
+    """Receive the deferred messages with these sequence numbers, all or none.
+
+    With `expires` those whose time to live is over expire now, and are missing.
+    """
 
     sub_queue: SubQueue
     sequence_numbers: Sequence[int]
     mode: ReceiveMode
     session_id: str | None
     reply: Callable[[list[Delivery] | BrokerError], None]
+    expires: bool = False
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -205,15 +205,15 @@ class PartitionState:
         if sub_queue is SubQueue.DEAD_LETTER and self.dead_letters_go_to is not None:
             turn.effects.append((self.ref.announce_outbox, None))
 
-    def expire(self, number: int, row: bytes, session: int, turn: Turn) -> None:
-        """Dead-letter or remove an active message after its time to live."""
+    def expire(self, number: int, row: bytes, session: int, turn: Turn, home: Home = Home.ACTIVE) -> None:
+        """Dead-letter or remove an active or deferred message after its time to live."""
         turn.count(self.queue_id, Counted.EXPIRED)
         if self.receivable.dead_letter_on_expiration:
             reason = {"DeadLetterReason": REASON_EXPIRED, "DeadLetterErrorDescription": TEXT_EXPIRED}
-            self.dead_letter(Home.ACTIVE, number, row, reason, turn, session)
+            self.dead_letter(home, number, row, reason, turn, session)
         else:
             turn.note(EventKind.EXPIRED, self.ref, [number])
-            self.remove(Home.ACTIVE, (number,), (len(row),), (Record.unpack(row).expires_at,), session, turn)
+            self.remove(home, (number,), (len(row),), (Record.unpack(row).expires_at,), session, turn)
 
     def put_active(self, record: Record, number: int, turn: Turn) -> bytes:
         """Store a message as active with its expiry and return its row; the caller updates the ready queue."""

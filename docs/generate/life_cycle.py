@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from proton import timestamp
@@ -148,6 +149,8 @@ def label_of(command: Request) -> str:
     match command:
         case Settle():
             detail = type(command.outcome).__name__
+        case ReceiveDeferred(expires=True):
+            detail = "expires"
         case Receive() | ReceiveFromSession() | ReceiveDeferred():
             detail = DETAILS[command.mode]
         case ProcessDue():
@@ -203,6 +206,11 @@ def _deferred() -> Iterator[Observer]:
     observer = Observer().sent().end(Defer())
     observer.deferred(mode=DELETE)
     yield observer
+    for dead_letter in (False, True):
+        observer = Observer(replace(QUEUE, dead_letter_on_expiration=dead_letter)).sent(ttl=1.0).end(Defer())
+        observer.now += 2_000
+        observer.ask(partial(ReceiveDeferred, expires=True), SubQueue.ACTIVE, [observer.number()], LOCK, None)
+        yield observer
     claimed = Observer().sent()
     claimed.ask(ClaimMessages, SubQueue.ACTIVE, 1, claimed.number() + 1, {}, ())
     claimed.ask(ClaimMessages, SubQueue.ACTIVE, 0, 0, {}, [(claimed.number(), 1)])

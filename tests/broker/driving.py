@@ -206,7 +206,7 @@ class Driver:
         (answer,) = answers
         return answer
 
-    def ask(self, make: type[Any], *arguments: object) -> Any:
+    def ask(self, make: Callable[..., Any], *arguments: object) -> Any:
         """Run a command that ends in a `reply` and return what it was called with."""
         answers: list[Any] = []
         self.run(make(*arguments, answers.append))

@@ -36,7 +36,7 @@ GONE = QueueDescription("q", forward_dead_letters_to="graves")
 
 def peeked(driver: Driver, sub_queue: SubQueue = DEAD) -> list[int]:
     """The numbers of a sub-queue, as a peek shows them."""
-    return [number for number, _ in driver.ask(lambda *to: Peek(*to), sub_queue, 0, 1_000, 1 << 30, None)]  # type: ignore[arg-type]
+    return [number for number, _ in driver.ask(lambda *to: Peek(*to), sub_queue, 0, 1_000, 1 << 30, None)]
 
 
 @pytest.mark.parametrize("partitioned", [False, True])

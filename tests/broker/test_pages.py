@@ -171,17 +171,43 @@ async def test_no_dead_letter_expires(clock: Clock) -> None:
     assert sorted(message.properties["DeadLetterReason"] for message in dead) == ["TTLExpiredException", "bad"]
 
 
-async def test_a_deferred_message_outlives_its_time_to_live(clock: Clock) -> None:
+@pytest.mark.parametrize("dead_letters", [True, False])
+@pytest.mark.parametrize("mode", ReceiveMode)
+async def test_a_deferred_message_expires_when_a_client_asks_for_it(
+    clock: Clock, dead_letters: bool, mode: ReceiveMode
+) -> None:
+    """[SB: message-deferral]; azure-sdk-for-net 30252: who asks for it is told that it is not there."""
+    broker = open_broker(QueueDescription("q", dead_letter_on_expiration=dead_letters), clock=clock)
+    await send(broker, "q", encoded("a", ttl=10))
+    await send(broker, "q", encoded("b"))
+    receiver = Receiver(broker, "q")
+    deliveries = await receiver.receive(2)
+    for each in deliveries:
+        await receiver.settle(each, Defer())
+    clock.advance(DAY_MS)
+    await settled_down()
+    assert await Receiver(broker, "q/$DeadLetterQueue").drain() == []
+    numbers = [each.sequence_number for each in deliveries]
+    assert len(await broker.messages.peek("q", 0, 10, 100_000)) == 2
+    with pytest.raises(BrokerError, match="Failed to lock one or more specified messages"):
+        await broker.messages.receive_by_sequence_number("q", numbers, mode, bounded=True)
+    assert len(await broker.messages.peek("q", 0, 10, 100_000)) == 1
+    dead = decoded(await Receiver(broker, "q/$DeadLetterQueue").drain())
+    assert [message.properties["DeadLetterReason"] for message in dead] == ["TTLExpiredException"] * dead_letters
+    (left,) = await broker.messages.receive_by_sequence_number("q", numbers[1:], mode, bounded=True)
+    assert bodies(decoded([left])) == [b"b"]
+
+
+async def test_a_deferred_message_that_has_expired_is_there_for_who_is_no_client(clock: Clock) -> None:
+    """Spark's source deletes by number what it has read, and the control API shows what there is."""
     broker = open_broker(QueueDescription("q", dead_letter_on_expiration=True), clock=clock)
     await send(broker, "q", encoded("a", ttl=10))
     receiver = Receiver(broker, "q")
     (delivery,) = await receiver.receive(1)
     await receiver.settle(delivery, Defer())
     clock.advance(DAY_MS)
-    await settled_down()
-    assert await Receiver(broker, "q/$DeadLetterQueue").drain() == []
     numbers = [delivery.sequence_number]
-    (again,) = await broker.messages.receive_by_sequence_number("q", numbers, ReceiveMode.PEEK_LOCK, None)
+    (again,) = await broker.messages.receive_by_sequence_number("q", numbers, ReceiveMode.PEEK_LOCK)
     assert bodies(decoded([again])) == [b"a"]
 
 

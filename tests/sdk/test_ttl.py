@@ -8,7 +8,8 @@ from emubus.testing import EmubusServer
 
 from .client import EMPTY_WAIT_MS, Sdk
 from .conftest import MakeQueue
-from .features import SHOWS_THE_EXPIRY_THAT_WAS_SENT
+from .driver import SdkError
+from .features import IGNORES_MISSING_MESSAGES, SHOWS_THE_EXPIRY_THAT_WAS_SENT, partitioned_only
 
 pytestmark = pytest.mark.sdk
 
@@ -46,6 +47,26 @@ def test_an_expired_message_is_dead_lettered_where_the_queue_says_so(
         "The message expired and was dead lettered.",
     )
     assert sdk.receiver(queue).peek_all() == []
+
+
+@partitioned_only
+def test_a_deferred_message_expires_when_it_is_asked_for(sdk: Sdk, make_queue: MakeQueue, server: EmubusServer) -> None:
+    queue = make_queue(dead_letter_on_expiration=True)
+    sdk.send(queue, {"body": "x", "ttl_ms": TTL_MS})
+    receiver = sdk.receiver(queue)
+    message = receiver.receive_one()
+    receiver.defer(message)
+    receiver.peek_until(lambda peeked: [each.state for each in peeked] == ["deferred"])
+    server.advance(TTL_MS + 1)
+    assert [each.body for each in receiver.peek_all()] == ["x"]
+    if sdk.name in IGNORES_MISSING_MESSAGES:
+        assert receiver.receive_deferred(message.sequence_number) == []
+    else:
+        with pytest.raises(SdkError) as missing:
+            receiver.receive_deferred(message.sequence_number)
+        assert missing.value.kind == "message-not-found"
+    dead = sdk.receiver(queue, sub_queue="dead-letter").receive_one()
+    assert (dead.body, dead.dead_letter_reason) == ("x", "TTLExpiredException")
 
 
 def test_the_queue_limits_the_time_to_live(sdk: Sdk, make_queue: MakeQueue, server: EmubusServer) -> None:
