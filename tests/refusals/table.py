@@ -59,7 +59,7 @@ SENDING: Final = (
         "a message above the size of the entity",
         "amqp:link:message-size-exceeded",
         "The received message (size:{size} bytes) exceeds the limit ({limit} bytes) currently allowed on the link.",
-        "azure-amqp, and the SDKs' live tests",
+        "azure-amqp, and the SDKs' live tests; older quotes name the delivery before the size",
         {L: None},
     ),
     Row(
