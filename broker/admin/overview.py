@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ...storage import StoreError
 from .. import service_errors
-from ..address import SubQueue
+from ..address import SubQueue, parse_address
 from ..entities.entity import Entity, PartitionHandle
 from ..entities.namespace import Namespace
 from ..errors import BrokerError, Condition
@@ -133,7 +133,17 @@ class Overview:
         self._namespace = namespace
 
     def entity(self, path: str) -> Entity:
-        """Return the entity of a path. Raises BrokerError (not-found)."""
+        """Return the entity of a path. Raises BrokerError (not-found; not-allowed for a sub-queue or `$management`).
+
+        An address of these means its entity to `Namespace`: who purges dead letters by their address would purge all.
+        """
+        asked = parse_address(path)
+        if asked.sub_queue or asked.management:
+            raise BrokerError(
+                Condition.NOT_ALLOWED,
+                f"'{path}' is no entity, but a part of '{asked.entity}': name that, and say apart which messages are "
+                "meant, such as --dead-letters or sub_queue 'dead-letter'.",
+            )
         found = self._namespace.entity(path)
         return self._namespace.find(path)[0] if found is None else found
 

@@ -11,8 +11,9 @@ from typing import Final
 from ...broker.address import SubQueue
 from ...broker.admin.figures import HOME_NAMES
 from ...broker.admin.overview import Overview, PartitionReport
-from ...broker.api import OutageKind
+from ...broker.api import Entity, OutageKind
 from ...broker.message.bounds import IDENTIFIER_CHARS_MAX
+from ...broker.model.descriptions import TopicDescription
 from ..long_work import Pace
 from .endpoints import ControlCall, ControlRefusal, Endpoint, answer_of_list
 from .message_json import MESSAGES, NUMBER_MAX, message_json
@@ -33,6 +34,7 @@ NO_SESSIONS: Final = (
     "'{}' does not require message sessions: delete it, and create it anew with RequiresSession "
     "(requires_session) true."
 )
+NO_MESSAGES: Final = "The topic '{0}' holds no messages: its subscriptions do, such as {0}/NAME."
 SUB_QUEUES: Final = {
     "active": SubQueue.ACTIVE,
     "dead-letter": SubQueue.DEAD_LETTER,
@@ -157,6 +159,14 @@ SESSIONS: Final = named(
         },
     ),
 )
+
+
+def entity_with_messages(call: ControlCall) -> Entity:
+    """The queue or subscription of a request. BrokerError; ControlRefusal (409) for a topic."""
+    entity = Overview(call.services.broker.namespace).entity(call.path.one("entity", str))
+    if isinstance(entity.description, TopicDescription):
+        raise ControlRefusal(409, NO_MESSAGES.format(entity.path))
+    return entity
 
 
 async def list_entities(call: ControlCall) -> object:

@@ -11,11 +11,11 @@ from aiohttp import hdrs, web
 
 from ...broker.admin.overview import Overview
 from ...broker.errors import BrokerError
-from ...broker.model.descriptions import SubscriptionDescription, TopicDescription
+from ...broker.model.descriptions import SubscriptionDescription
 from ..messages.transfer import JSON_LINES, Imported, exported, imported
 from ..transport.connection import uses_body_as_it_comes
 from .endpoints import ControlCall, ControlRefusal, Endpoint
-from .entities import ENTITY_AT, ENTITY_PATH, SUB_QUEUES
+from .entities import ENTITY_AT, ENTITY_PATH, SUB_QUEUES, entity_with_messages
 from .jobs import FILTER_QUERY, selection_of
 from .message_json import NUMBER_MAX
 from .schema import Schema, array, choice, default, integer, named, record, text
@@ -58,9 +58,7 @@ def imported_json(found: Imported) -> dict[str, object]:
 async def export_messages(call: ControlCall) -> object:
     """The messages as lines. A store that fails meanwhile cuts the connection: a part is not taken for the whole."""
     broker = call.services.broker
-    entity = Overview(broker.namespace).entity(call.path.one("entity", str))
-    if isinstance(entity.description, TopicDescription):
-        raise ControlRefusal(409, f"The topic '{entity.path}' holds no messages: its subscriptions do.")
+    entity = entity_with_messages(call)
     lines = exported(broker, entity, SUB_QUEUES[call.query.one("sub_queue", str)], selection_of(call.query), call.aside)
     first = await anext(lines, b"")  # a refusal comes before the answer begins
     name = "".join(each if each.isalnum() else "-" for each in entity.path.lower() if each.isascii())

@@ -23,7 +23,7 @@ from ...broker.model.descriptions import SubscriptionDescription
 from ..json_object import JsonObject
 from ..single_send import Sent, send_one
 from .endpoints import ControlCall, ControlRefusal, Endpoint, answer_of_list
-from .entities import ENTITY_AT, ENTITY_PATH, SUB_QUEUES
+from .entities import ENTITY_AT, ENTITY_PATH, NO_SESSIONS, SUB_QUEUES, entity_with_messages
 from .message_json import FAILED_MESSAGE, MESSAGE, NUMBER_MAX, message_json
 from .receiving import received
 from .schema import Schema, array, choice, default, fields_of, integer, mapping, named, nullable, record, scalar, text
@@ -31,6 +31,7 @@ from .schema import Schema, array, choice, default, fields_of, integer, mapping,
 SEND_COUNT_MAX: Final = 100
 SEND_BYTES_MAX: Final = 8 << 20
 RECEIVE_COUNT_MAX: Final = 250
+NO_SESSIONS_THERE: Final = "Sub-queues have no message sessions: receive from them without session_id (--session)."
 WAIT_MS_MAX: Final = 60_000
 RESUBMIT_COUNT_MAX: Final = 100
 RESUBMIT_BYTES_MAX: Final = 4 << 20
@@ -225,10 +226,14 @@ def _address(entity: Entity, sub_queue: SubQueue) -> str:
 async def receive_messages(call: ControlCall) -> object:
     """Receive messages and settle them, or leave them locked."""
     body, broker = call.body, call.services.broker
-    entity = Overview(broker.namespace).entity(call.path.one("entity", str))
+    entity = entity_with_messages(call)
     address = _address(entity, SUB_QUEUES[body.one("sub_queue", str)])
     outcome = None if body["outcome"] == "lock" else _outcome(body)
     session_id = body.optional("session_id", str)
+    has_sessions = entity.requires_session and body["sub_queue"] == "active"
+    if session_id is not None and not has_sessions:  # else messages of any session would be taken
+        what = NO_SESSIONS.format(entity.path) if not entity.requires_session else NO_SESSIONS_THERE
+        raise ControlRefusal(409, what)
     if numbers := body.list_of("sequence_numbers", int):
         found = await broker.messages.receive_by_sequence_number(address, numbers, ReceiveMode.PEEK_LOCK, session_id)
         if outcome is not None:
@@ -241,7 +246,7 @@ async def receive_messages(call: ControlCall) -> object:
             count=body.one("count", int),
             timeout_ms=body.one("timeout_ms", int),
             session_id=session_id,
-            sessions=entity.requires_session and body["sub_queue"] == "active",
+            sessions=has_sessions,
             outcome=outcome,
         )
     return await answer_of_list(
@@ -261,7 +266,7 @@ def _delivery_json(entity: Entity, delivery: Delivery, is_locked: bool) -> dict[
 
 
 async def settle_messages(call: ControlCall) -> object:
-    entity = Overview(call.services.broker.namespace).entity(call.path.one("entity", str))
+    entity = entity_with_messages(call)
     address = _address(entity, SUB_QUEUES[call.body.one("sub_queue", str)])
     tokens = [token_from_uuid(uuid.UUID(each)) for each in call.body.list_of("lock_tokens", str)]
     await call.services.broker.messages.settle(address, tokens, _outcome(call.body))
@@ -274,7 +279,7 @@ async def settle_messages(call: ControlCall) -> object:
 async def resubmit(call: ControlCall) -> object:
     """Resubmit dead letters to the entity they came from, a page at a time."""
     body, broker = call.body, call.services.broker
-    entity = Overview(broker.namespace).entity(call.path.one("entity", str))
+    entity = entity_with_messages(call)
     description = entity.description
     target = entity
     if isinstance(description, SubscriptionDescription):

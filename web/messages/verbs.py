@@ -18,7 +18,7 @@ from ...broker.admin.overview import Overview, Seen
 from ...broker.api import Complete, DeadLetter, Defer, Delivery, Entity, Outcome, Release
 from ...broker.broker import Broker
 from ...broker.errors import BrokerError, Condition
-from ...broker.model.descriptions import SubscriptionDescription
+from ...broker.model.descriptions import SubscriptionDescription, TopicDescription
 from ...codec.errors import DecodeError
 from ..long_work import Pace
 from ..single_send import Sent, send_each
@@ -87,6 +87,10 @@ class PlanRun:
         self._broker = broker
         self._plan = plan
         self.entity = Overview(broker.namespace).entity(plan.path)
+        if isinstance(self.entity.description, TopicDescription):
+            raise BrokerError(
+                Condition.NOT_ALLOWED, f"The topic '{plan.path}' holds no messages: its subscriptions do."
+            )
         sub_queue = plan.sub_queue
         self._address = f"{self.entity.path}/{sub_queue.value}" if sub_queue else self.entity.path
         self._generation = broker.messages.generation(self.entity.path)

@@ -18,7 +18,7 @@ from ...broker.admin.overview import Seen
 from ...broker.api import Entity
 from ...broker.model.descriptions import TopicDescription
 from ..control.endpoints import ROOT as CONTROL
-from ..control.entities import SUB_QUEUES
+from ..control.entities import NO_MESSAGES, SUB_QUEUES
 from ..long_work import Pace
 from ..messages.filter import STATES_ASKED, Criteria
 from ..messages.jobs import HOMES_OF
@@ -278,7 +278,7 @@ def browsed_entity(site: Site, path: str) -> Entity:
         raise FormError("The address has no entity (path).")
     entity = site.entity(path)
     if isinstance(entity.description, TopicDescription):
-        raise FormError(f"The topic '{entity.path}' holds no messages: its subscriptions do.")
+        raise FormError(NO_MESSAGES.format(entity.path))
     return entity
 
 
