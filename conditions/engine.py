@@ -117,7 +117,7 @@ class Conditions:
         from .condition import StartedCondition  # not needed for the start of a server, as the presets
         from .presets import PRESETS
 
-        found = _behaviours_of(name, values or {})
+        found = behaviours_of(name, values or {})
         preset, now = PRESETS.get(name), self._clock.now_ms()
         if duration_ms is None and preset is not None and preset.lasts_ms is not None:
             entity_count = sum(1 for _ in self._broker.namespace.entities()) if entity is None else 1
@@ -418,7 +418,7 @@ def no_condition(what: str, name: str, known: Collection[str]) -> str:
     return f"There is no {what} '{name}'; there are: {', '.join(known)}."
 
 
-def _behaviours_of(name: str, values: Mapping[str, Value]) -> list[tuple[Row, dict[str, Value]]]:
+def behaviours_of(name: str, values: Mapping[str, Value]) -> list[tuple[Row, dict[str, Value]]]:
     """The rows of a preset or behaviour, each with all its values. BrokerError as for `Conditions.start`."""
     from .presets import PRESETS
     from .table import BEHAVIOURS, read_values

@@ -40,6 +40,7 @@ from .config import Config, NamespaceConfig, limits_of
 from .namespace import HostedNamespace, Shared
 from .options import ConfigError
 from .storage import StoreError
+from .terminal import reason_of
 from .web.services import NamespaceReport, Services
 
 NAMESPACES_MAX: Final = 100
@@ -293,7 +294,7 @@ class Namespaces:
                 self._doors.unlisten(place.port)
             if isinstance(error, BrokerError):
                 raise
-            raise BrokerError(Condition.NOT_ALLOWED, f"The namespace was not made: {error}.") from error
+            raise BrokerError(Condition.NOT_ALLOWED, f"The namespace was not made: {reason_of(error)}.") from error
         self._gone.discard(named.key)
         log.info("namespace created", namespace=name, profile=limits.profile.value, port=place.port)
         return self._report(place.namespace)

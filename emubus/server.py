@@ -20,7 +20,7 @@ import structlog
 import uvloop
 
 from .amqp import AmqpServer
-from .announcement import Facts, banner, facts, write_ready_file
+from .announcement import Facts, banner, facts, forget_ready_file, write_ready_file
 from .broker.admin.folder_view import DataFolderError
 from .broker.broker import Broker
 from .broker.clock import Clock
@@ -194,6 +194,7 @@ class Server:
         it; the certificate is made again once the system has chosen the ports that it names.
         """
         config = self.config
+        self._check_conditions()
         tls = self._tls_context()
         self.ledger = Ledger(self.clock, self._caps(), trim)
         factories = self._new_amqp, self._new_http
@@ -226,7 +227,7 @@ class Server:
                     names=", ".join(left_out),
                     folder=str(config.tls_dir / FOLDER),
                 )
-        self._start_conditions()
+        namespaces.first.start_conditions()
         self.ready = True
 
     def _caps(self) -> Caps:
@@ -252,9 +253,15 @@ class Server:
         if self._http is not None:
             self._http.forget(services)
 
-    def _start_conditions(self) -> None:
+    def _check_conditions(self) -> None:
+        """StartError for a name that is not known, before anything is made and any condition begins."""
+        if not self.config.conditions:
+            return
+        from .conditions.engine import behaviours_of  # loads the table of all that can go wrong
+
         try:
-            self.first.start_conditions()
+            for name in self.config.conditions:
+                behaviours_of(name, {})
         except BrokerError as error:
             raise StartError(f"--conditions: {error.description}", EXIT_USAGE) from None
 
@@ -359,9 +366,12 @@ async def _serve(config: Config) -> None:
     raise_descriptors()
     server = Server(config)
     stop_on_signal(lambda: loop.call_soon_threadsafe(stopping.set), server.unconfirmed)
-    await server.start()
     if config.ready_file is not None:
-        config.ready_file.unlink(missing_ok=True)  # one of an earlier run says nothing of this one
+        try:
+            forget_ready_file(config.ready_file)
+        except ConfigError as error:
+            raise StartError(str(error), EXIT_USAGE) from error
+    await server.start()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.set_threshold(*GC_THRESHOLDS)
     gc.freeze()
@@ -391,7 +401,8 @@ async def _serve(config: Config) -> None:
     if left is not None:
         left.remove()
     if config.ready_file is not None:
-        config.ready_file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            config.ready_file.unlink(missing_ok=True)
     try:
         async with asyncio.timeout(STOP_TIMEOUT_S):  # not on the clock, which the stop closes
             await server.stop()

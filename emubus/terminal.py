@@ -45,6 +45,11 @@ def one_line(text: str, chars: int = LINE_CHARS_MAX) -> str:
     return flat if len(flat) <= chars else f"{flat[: chars - 1]}…"
 
 
+def reason_of(error: BaseException) -> str:
+    """What the system says of an error, without its number, which says nothing to people."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+
+
 def safe_json(text: str) -> str:
     """JSON of the same value, with an escape for each character that a terminal may obey."""
     return _UNSAFE_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

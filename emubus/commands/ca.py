@@ -114,6 +114,8 @@ def run(parsed: Parsed) -> int:
         f"Made: {certificate.not_valid_before_utc:%Y-%m-%d}; for {_names_of(certificate)}",
         f"SHA-256: {fingerprint}",
     ]
+    if parsed.fingerprint is not None and not parsed.install:
+        raise ConfigError("--fingerprint goes with --install: it says which CA may be installed")
     if parsed.json and parsed.install:
         raise ConfigError("--json and --install exclude each other: install says what it did in sentences")
     if parsed.json:
@@ -137,6 +139,8 @@ def run(parsed: Parsed) -> int:
             "can impersonate the servers that you connect to. Delete its folder, so that a new one is made, or, if you "
             f"know where it comes from, give --fingerprint {fingerprint}"
         )
+    if parsed.fingerprint is not None and not _is_confirmed(parsed.fingerprint, fingerprint):
+        raise CommandError(f"{path} is not the CA of --fingerprint {parsed.fingerprint}: it has {fingerprint}")
     return install(path)
 
 

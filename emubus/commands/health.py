@@ -13,7 +13,7 @@ from typing import Final
 
 from ..exits import EXIT_FAILED, EXIT_OK
 from ..options import HOST, HTTP_PORT, found_option, read_default
-from ..terminal import one_line, write_json, write_lines, write_notes
+from ..terminal import one_line, reason_of, write_errors, write_json, write_lines, write_notes
 from .declaring import Command, Parsed
 
 ANSWER_BYTES_MAX: Final = 10_000
@@ -62,10 +62,11 @@ def run(parsed: Parsed) -> int:
         if parsed.host is None and parsed.http_port is None and (found := _elsewhere(port)) is not None:
             return run(Parsed({**vars(parsed), "host": found[0], "http_port": str(found[1])}))
         if parsed.json:
-            message = one_line(str(error))
+            message = one_line(reason_of(error))
             write_json({"url": f"http://{authority}", "is_healthy": False, "status": None, "message": message})
             return EXIT_FAILED
-        write_notes([f"emubus: no answer from http://{authority}/health: {one_line(str(error))}"])
+        said = one_line(f"no answer from http://{authority}/health: {reason_of(error)}")
+        write_errors([f"{said}; `emubus serve` starts a server, --host and --http-port name another"])
         return EXIT_FAILED
     if status == 200 and uptime_s >= SETTLED_S:
         select.select([], [], [], parsed.hold)  # a container asks again at once: often while it starts, then seldom

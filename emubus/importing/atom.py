@@ -32,6 +32,7 @@ from ..broker.model.profiles import LIMITS, Limits
 from ..connection_string import ConnectionString
 from ..exits import EXIT_FAILED, EXIT_NO_SERVER, EXIT_USAGE, CommandError
 from ..kit.http_connection import DEFAULT_PORTS, CaError, connector, read_whole
+from ..terminal import reason_of
 from ..web.atom.descriptions import ReadContext, subscription_in, top_level_in
 from ..web.atom.parsing import child, children, local_name, text_of
 from ..web.atom.rules import rule_of
@@ -116,7 +117,7 @@ class LiveNamespace:
             answer = self._connection.getresponse()
             body = read_whole(answer)
         except (OSError, http.client.HTTPException) as error:
-            reason = str(error) or type(error).__name__
+            reason = reason_of(error)
             raise CommandError(f"no answer from {self._source.host}: {reason}", EXIT_NO_SERVER) from error
         if answer.status != 200:
             raise CommandError(f"{self._source.host} refuses to list {path}: HTTP status {answer.status}", EXIT_FAILED)

@@ -247,3 +247,29 @@ def test_what_was_text_only_is_json(emubus: CommandLine, server: EmubusServer, t
     assert emubus.json("health", "--http-port", str(server.http_port))["is_healthy"] is True
     assert json.loads(emubus("health", "--http-port", "1", "--json").out)["is_healthy"] is False
     assert emubus.json("ca", "--data", str(tmp_path)).keys() == {"file", "sha256", "subject", "doubts"}
+
+
+# ---------------------------------------------------------------- what must not be struck
+
+
+def test_what_is_named_amiss_loses_nothing(emubus: CommandLine) -> None:
+    """A sub-queue by its address, another namespace, a session of a queue without them: each would have lost these."""
+    emubus.done("send", "orders", "x", "--count", "2", "--session-id", "other")
+    for words in (
+        ("purge", "orders/$DeadLetterQueue"),
+        ("delete", "orders/$DeadLetterQueue"),
+        ("receive", "orders/$DeadLetterQueue"),
+        ("purge", "--all", "--namespace", "none"),
+        ("receive", "orders", "--session", "mine"),
+        ("receive", "orders", "--reason", "broken"),
+    ):
+        assert emubus(*words).code in (1, 2), words
+    assert emubus.json("show", "orders")["messages"]["active"] == 2
+
+
+def test_conditions_end_by_their_names(emubus: CommandLine) -> None:
+    for name in ("throttled", "unsure", "throttled"):
+        emubus.done("condition", "begin", name)
+    assert emubus.done("condition", "end", "throttled") == "ended 2 conditions\n"
+    assert [each["name"] for each in emubus.json("condition")["conditions"]] == ["unsure"]
+    assert "(unsure)" in emubus("condition", "end", "throttled").err

@@ -30,7 +30,12 @@ SHORT_LINES = [
         ["reset", "--to", "empty", "--json"],
     ),
     *(["purge", "--all"], ["trace", "--on"], ["outage"], ["fault", "--operation", "send"]),
-    *(["connections", "--number", "3"], ["exercise", "--presets", "a,b", "--report", "r"], ["clock"], ["token"]),
+    *(
+        ["connections", "--number", "3"],
+        ["exercise", "--presets", "unsure,throttled", "--report", "r"],
+        ["clock"],
+        ["token"],
+    ),
 ]
 LINES_MAX = 24
 COLUMNS_MAX = 80

@@ -75,5 +75,5 @@ def test_what_is_not_kept_is_said_with_the_remedy(emubus: CommandLine) -> None:
     assert emubus.json("trace", "--off")["is_on"] is False
     ended = emubus("trace", "nothing like it")
     assert ended.code == 1
-    assert ended.out.splitlines()[0] == "no event of such a message is kept"
+    assert ended.out.splitlines()[0] == "no event of message id 'nothing like it' is kept"
     assert "emubus trace --on" in ended.out

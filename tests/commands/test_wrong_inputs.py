@@ -51,12 +51,16 @@ START = [
     ("serve extra", "'extra'", "takes (see emubus serve --help)"),
     ("serve --fresh=1", "--fresh takes no value", "see emubus serve --help"),
     ("serve --queues a?b", "'b'", "allowed is sessions, partitioned, duplicates"),
+    ("serve --ready-file {folder}", "{folder}", "is a folder; name a file in it"),
+    ("serve --ready-file {folder}/no/x", "{folder}/no/x", "there is no folder {folder}/no; make it first"),
     ("serv", "'serv'", "did you mean serve?"),
     ("--verison", "--verison", "did you mean --version?"),
     ("config", "ACTION is missing", "check, export, schema"),
     ("config chek f", "'chek'", "did you mean check?"),
     ("config check", "FILE is missing", "the Config.json"),
     ("check", "DIR is missing", "the data folder"),
+    ("ca --fingerprint AB", "--fingerprint", "goes with --install"),
+    ("token --life 0s", "--life is 0ms", "allowed is 1ms to"),
 ]
 CLIENT = [
     ("send order x", "'order'", "did you mean 'orders'?"),
@@ -81,7 +85,7 @@ CLIENT = [
     ("outage end x", "'x'", "allowed is the number of a messaging store, from 0"),
     ("fault begin busy", "'busy'", "a KIND of server-busy, dropped-link"),
     ("fault begin server-busy --count 0", "'0'", f"{NUMBER} of 1 or more"),
-    ("fault begin server-busy --probability 2", "2.0", "must be more than 0 and at most 1"),
+    ("fault begin server-busy --probability 2", "'2'", "allowed is a number that is more than 0 and at most 1"),
     ("clock advance soon", "'soon'", SPAN),
     ("clock advance", "`emubus clock advance` needs", "a SPAN such as 5m"),
     ("clock freze", "'freze'", "did you mean freeze?"),
@@ -105,6 +109,60 @@ CLIENT = [
     ("refusals --count x", "'x'", NUMBER),
     ("health --timeout x", "'x'", "allowed is 0 to 86400"),
     ("ls --url ftp://x", "'ftp://x'", "allowed is http://HOST:PORT or https://HOST:PORT"),
+    ("ls --url http://x:99999", "--url is 'http://x:99999'", "allowed is a port from 0 to 65535"),
+    # words that would be heeded nowhere
+    ("receive orders --reason r", "--reason", "give it with --then dead-letter"),
+    ("settle orders complete {token} --description d", "--description", "give it with the OUTCOME dead-letter"),
+    ("job delete orders --all --reason r", "--reason", "is for dead-letter, not for delete"),
+    ("job delete orders --all --to parts", "--to", "is for resubmit, move, copy, not for delete"),
+    ("outage begin down 1 --delay 1s", "--delay", "for an outage that is slow, not for down"),
+    ("outage list --for 1s", "--for", "goes with begin, not with list"),
+    ("fault list server-busy", "`emubus fault list`", "it lists all"),
+    ("fault end 1 --count 2", "--count", "goes with begin, not with end"),
+    ("fault begin server-busy --delay 1s", "--delay", "is for delayed-confirmation, not for server-busy"),
+    ("connections --number 1", "--number is 1", "goes with --drop"),
+    ("trace --on --follow", "--on", "give it alone"),
+    ("trace --number 3", "--number is 3", "give --entity, too"),
+    ("purge orders --all", "--all and orders", "exclude each other"),
+    # what is meant is another place than what would be struck
+    ("purge orders/$DeadLetterQueue", "'orders/$DeadLetterQueue'", "such as --dead-letters"),
+    ("delete orders/$deadletterqueue", "'orders/$deadletterqueue'", "a part of 'orders'"),
+    ("receive orders/$DeadLetterQueue", "'orders/$DeadLetterQueue'", "such as --dead-letters"),
+    ("show orders/$management", "'orders/$management'", "a part of 'orders'"),
+    ("purge --all --namespace none", "'none'", "`emubus namespace` lists"),
+    ("receive orders --session s", "'orders'", "create it anew with RequiresSession"),
+    ("receive carts --session s --dead-letters", "Sub-queues", "without session_id (--session)"),
+    ("receive news", "'news'", "its subscriptions do, such as news/NAME"),
+    ("settle news complete {token}", "'news'", "its subscriptions do, such as news/NAME"),
+    ("resubmit news", "'news'", "its subscriptions do, such as news/NAME"),
+    ("job delete news --all", "'news'", "its subscriptions do"),
+    ("job copy orders --all --to prts", "'prts'", "did you mean 'parts'?"),
+    ("fault begin server-busy --entity ordrs", "'ordrs'", "did you mean 'orders'?"),
+    ("exercise --entity ordrs", "'ordrs'", "did you mean 'orders'?"),
+    ("exercise --presets throtled", "'throtled'", "did you mean throttled?"),
+    ("peek news/al", "'news/al'", "did you mean 'news/all'?"),
+    ("peek nws/all", "'nws/all'", "did you mean 'news/all'?"),
+    ("sessions carts --release none", "'none'", "locked are: none"),
+    ("rules news/all --remove none", "'none'", "there are: $Default"),
+    ("rules news/all --add {empty}", "--add is ''", "allowed is a non-empty text"),
+    ("rules news/all --add r --sql {empty}", "--sql is ''", "allowed is a non-empty text"),
+    ("create queue {empty}", "PATH is empty", "allowed is a non-empty text"),
+    ("create topic t --sessions", "--sessions", "for a queue or a subscription, not for a topic"),
+    ("create subscription news/s --partitioned", "--partitioned", "for a queue or a topic, not for a subscription"),
+    ("condition end throttled", "'throttled'", "on are: none"),
+    ("condition names throtled", "'throtled'", "did you mean throttled?"),
+    ("outage begin", "KIND is missing", "down, slow, failing, full"),
+    ("outage begin dwn 1", "'dwn'", "did you mean down?"),
+    # figures in the words of the command line
+    ("send orders x --ttl 0s", "--ttl is 0ms", "at least 1ms"),
+    ("send orders x --delay 999999d", "--delay is 999999d", "at most 366d"),
+    ("send orders x --count 2000000", "--count is 2000000", "allowed are 1000000"),
+    ("receive orders --wait 2h", "--wait is 2h", "allowed is 1m at most"),
+    ("clock advance 999999d", "SPAN is 999999d", "at most 3660d"),
+    ("outage begin down 1 --for 99999d", "--for is 99999d", "at most 366d"),
+    ("fault begin server-busy --probability nan", "'nan'", "more than 0 and at most 1"),
+    ("create queue q --set MaxDeliveryCount=0", "MaxDeliveryCount is 0", "at least 1"),
+    ("create queue q --set LockDuration=never", "LockDuration is", "a span is written as"),
 ]
 QUEUES = [
     ("{}", "Queues[0] has no Name", "it is required"),
@@ -142,8 +200,16 @@ API = [
     ("POST", "/snapshots/none/restore", None, "'none'", "there are: none"),
     ("GET", "/entities/orders/sessions", None, "'orders'", "create it anew with RequiresSession"),
     ("DELETE", "/reset", None, "DELETE", "allowed: POST"),
+    ("POST", "/entities/orders%2F$DeadLetterQueue/purge", None, "'orders/$DeadLetterQueue'", "sub_queue 'dead-letter'"),
+    ("DELETE", "/entities/orders%2F$DeadLetterQueue", None, "'orders/$DeadLetterQueue'", "a part of 'orders'"),
+    ("POST", "/entities/orders/receive", {"session_id": "s"}, "'orders'", "create it anew with RequiresSession"),
+    ("POST", "/entities/news/receive", {}, "'news'", "its subscriptions do"),
+    ("POST", "/entities/news/resubmit", {}, "'news'", "its subscriptions do"),
+    ("POST", "/jobs", {"verb": "delete", "entity": "news", "filter": {}}, "'news'", "its subscriptions do"),
 ]
 PAGE = [
+    ("entity?path=orders/$DeadLetterQueue", None, "'orders/$DeadLetterQueue'", "a part of 'orders'"),
+    ("purge", {"path": "orders/$DeadLetterQueue"}, "'orders/$DeadLetterQueue'", "a part of 'orders'"),
     ("entity?path=ordes", None, "ordes", "Did you mean 'orders'?"),
     ("messages?path=orders&queue=dead", None, "'dead'", "none of active, dead-letter"),
     ("messages?path=orders&partition=9", None, "'9'", "a whole number from 0 to 0"),
@@ -172,7 +238,7 @@ def test_a_start_names_the_value_and_what_is_allowed(
     file.write_text("x")
     places = {"file": str(file), "folder": str(tmp_path)}
     ended = offline(*(each.format(**places) if "{" in each else each for each in words.split()))
-    one_line(ended.err, value.format(**places), remedy)
+    one_line(ended.err, value.format(**places), remedy.format(**places))
     assert (ended.code, ended.out) == (2, "")
 
 
@@ -180,8 +246,10 @@ def test_a_start_names_the_value_and_what_is_allowed(
 def test_a_command_names_the_value_and_what_is_allowed(
     emubus: CommandLine, words: str, value: str, remedy: str
 ) -> None:
-    ended = emubus(*words.split())
+    places = {"empty": "", "token": "6e2b1f0c-3c2d-4b5a-9f00-0123456789ab"}
+    ended = emubus(*(each.format(**places) for each in words.split()))
     one_line(ended.err, value, remedy)
+    assert not re.search(r"\b(body|query)\.|\[Errno|Traceback", ended.err)
     assert ended.code in (1, 2)
     assert ended.out == ""
 

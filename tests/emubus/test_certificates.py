@@ -180,6 +180,17 @@ def test_a_ca_that_emubus_did_not_make_here_is_not_installed(
     assert len((tmp_path / "log").read_text().splitlines()) == 2
 
 
+def test_another_ca_than_that_of_the_fingerprint_is_not_installed(
+    programs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also of a folder whose CA emubus has made: the folder may be another one than is meant."""
+    write_program(programs, "keytool", f'echo "$@" >> {tmp_path}/log')
+    assert main(["ca", "--data", str(tmp_path / "data")]) == 0
+    assert main(["ca", "--data", str(tmp_path / "data"), "--install", "--fingerprint", "00:11"]) == 1
+    assert "is not the CA of --fingerprint 00:11: it has " in capsys.readouterr().err
+    assert not (tmp_path / "log").exists()
+
+
 def test_a_user_without_a_home_is_asked_for_the_fingerprint(
     programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,13 +8,14 @@ from urllib.parse import quote
 from ...broker.access import DEFAULT_KEY, sign
 from ...broker.clock import Clock
 from ...exits import EXIT_OK
-from ...options import Option, found_option, port, read_default
+from ...options import ConfigError, Option, found_option, port, read_default
 from ..declaring import Command, Parsed
 from .address import Address, add_server_options, address_of
-from .output import add_json, show, span_ms
+from .output import add_json, show, span_ms, span_text
 
 AMQP_PORT: Final = Option("amqp_port", port, "PORT", "port for AMQP", "5672", brief="port for AMQP (5672)")
 DEFAULT_LIFE_MS: Final = 3_600_000
+LIFE_MS_MAX: Final = 36_500 * 86_400_000
 
 
 def add_token(parser: Command) -> None:
@@ -26,6 +27,8 @@ def add_token(parser: Command) -> None:
 
 
 def _token(parsed: Parsed) -> int:
+    if not 0 < parsed.life <= LIFE_MS_MAX:
+        raise ConfigError(f"--life is {span_text(parsed.life)}; allowed is 1ms to {span_text(LIFE_MS_MAX)}")
     address = address_of(parsed)
     expires_at = (Clock().now_ms() + parsed.life) // 1000
     resource = quote(f"sb://{host_named(address)}:{address.port}/{parsed.entity}", safe="")

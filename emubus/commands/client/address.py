@@ -150,7 +150,8 @@ def _server_of(parsed: Parsed) -> Address:
     try:
         port = parts.port or DEFAULT_PORTS[parts.scheme]
     except ValueError as error:
-        raise ConfigError(f"--url is {url!r}; allowed is a port from 0 to 65535") from error
+        source = found_option(URL, typed, variables)[0]
+        raise ConfigError(f"{source} is {url!r}; allowed is a port from 0 to 65535") from error
     return Address(parts.scheme, host, port, key_name, key, ca_file)
 
 

@@ -19,8 +19,10 @@ from urllib.parse import quote
 from ...exits import EXIT_FAILED, EXIT_NO_SERVER, EXIT_USAGE, CommandError
 from ...kit.answers import Answer, AnswerError, parse_answer
 from ...kit.http_connection import CHUNK_BYTES, CaError, TimedResponse, check_whole, connector, read_whole
+from ...terminal import reason_of
 from ..declaring import Parsed
 from .address import Address, address_of
+from .output import span_text
 
 ROOT: Final = "/emubus/v1"
 READ_S_MAX: Final = 20.0
@@ -76,6 +78,7 @@ WORDS: Final = {
     "body": "BODY",
 }
 """How members of requests are called on the command line; others by their names, with spaces."""
+_RANGE: Final = re.compile(r"is \d+; it must be at least \d+ and at most \d+")
 _ALONE: Final = re.compile("^[a-z_]+(?= is )")
 _MEMBER: Final = re.compile(r"\b(?:body|query|path)\.([a-z_]+(?:\[\d+\]|\.[a-z_-]+)*)")
 
@@ -83,14 +86,28 @@ _MEMBER: Final = re.compile(r"\b(?:body|query|path)\.([a-z_]+(?:\[\d+\]|\.[a-z_-
 def plain_words(text: str) -> str:
     """What the server says of a member of a request, with the name that people have given it."""
 
+    is_span = False
+
     def named(found: re.Match[str]) -> str:
+        nonlocal is_span
         last = re.sub(r"\[\d+\]", "", found[1]).split(".")
+        is_span = is_span or last[-1] == "ms" or last[-1].endswith("_ms")
         if "set" in last[:-1]:
             return ".".join(last[last.index("set") + 1 :])  # a parameter, which has a name of its own
         return WORDS.get(last[-1], last[-1].replace("_", " "))
 
+    def alone(found: re.Match[str]) -> str:
+        nonlocal is_span
+        is_span = is_span or found[0] == "ms" or found[0].endswith("_ms")
+        return WORDS.get(found[0], found[0])
+
     # A member of a path or a query stands alone at the beginning.
-    return _MEMBER.sub(named, _ALONE.sub(lambda found: WORDS.get(found[0], found[0]), text))
+    plain = _MEMBER.sub(named, _ALONE.sub(alone, text))
+    return (
+        _RANGE.sub(lambda found: re.sub(r"\d+", lambda ms: span_text(int(ms[0])), found[0]), plain)
+        if is_span
+        else plain
+    )
 
 
 class Refused(CommandError):  # noqa: N818 - the answer to a request
@@ -115,6 +132,7 @@ class Api:
         except (CaError, ValueError) as error:
             raise CommandError(str(error), EXIT_USAGE) from error
         self._headers: dict[str, str] = {}
+        self._names_unknown = address.namespace  # until the server has said that it has this one
         if address.namespace is not None:  # the Host header says which one is meant, whatever leads to the server
             self._headers["Host"] = f"{address.namespace}.localhost"
         if address.key is not None:
@@ -158,6 +176,16 @@ class Api:
         self, method: str, path: str, data: bytes | Iterator[bytes] | None, headers: dict[str, str], limit_s: float
     ) -> TimedResponse:
         """The head of an answer to a request, which is no refusal."""
+        if self._names_unknown is not None:  # a server with one namespace answers for it under every name
+            name, self._names_unknown = self._names_unknown, None
+            try:
+                self.get(f"/namespaces/{quote(name, safe='')}")
+            except Refused as refused:
+                if refused.status != 404:
+                    raise
+                raise Refused(
+                    404, f"there is no namespace '{name}'; `emubus namespace` lists those there are"
+                ) from None
         if self._connection.sock is not None:
             self._connection.sock.settimeout(limit_s)
         self._connection.request(method, ROOT + path, data, {**self._headers, **headers})
@@ -174,7 +202,7 @@ class Api:
         try:
             yield
         except (OSError, http.client.HTTPException) as error:
-            reason = str(error) or type(error).__name__
+            reason = reason_of(error)
             remedy = (
                 "is emubus running there? (--url, EMUBUS_URL)"
                 if self.address.is_named
@@ -220,8 +248,14 @@ class Api:
     def _suggestion(self, path: str) -> str:
         from difflib import get_close_matches  # only for a mistake
 
-        names = {each.text("path").lower(): each.text("path") for each in self.entities()}
-        close = get_close_matches(path.lower(), names, n=1)
+        paths = [each.text("path") for each in self.entities()]
+        names = {shorter.lower(): shorter for each in paths for shorter in [each.replace("/Subscriptions/", "/")]}
+        wanted = path.lower().replace("/subscriptions/", "/")
+        topic, slash, _ = wanted.rpartition("/")
+        if slash and topic in names:  # its neighbours, not the topic itself
+            below = [each for each in names if each.startswith(f"{topic}/")]
+            names = {each: names[each] for each in below} or {topic: names[topic]}
+        close = get_close_matches(wanted, names, n=1)
         return f"; did you mean '{names[close[0]]}'?" if close else "; `emubus ls` lists the entities"
 
     def close(self) -> None:

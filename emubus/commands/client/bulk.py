@@ -17,6 +17,7 @@ from .searching import matching
 
 FAILURES_SHOWN: Final = 20
 VERBS: Final = ("delete", "complete", "dead-letter", "defer", "resubmit", "move", "copy", "deliver-now")
+SENDING: Final = ("resubmit", "move", "copy")
 NUMBERS_MAX: Final = 1_000
 """As many as a request may name."""
 STATES: Final = ("active", "deferred", "scheduled", "locked")
@@ -40,7 +41,8 @@ def add_purge(parser: Command) -> None:
 
 def _purge(parsed: Parsed) -> int:
     if bool(parsed.entity) == parsed.all:
-        raise ConfigError("give the entities to purge, or --all")
+        both = f"--all and {parsed.entity[0]} exclude each other: " if parsed.all else ""
+        raise ConfigError(f"{both}give the entities to purge, or --all")
     confirm(parsed, f"Remove all messages of {', '.join(parsed.entity) or 'every entity'}, dead letters included")
     progress, count = Progress("purged entities", len(parsed.entity)), 0
     with connect(parsed) as api:
@@ -129,6 +131,9 @@ def _job(parsed: Parsed) -> int:
     chosen = filter_of(parsed)
     if sum((bool(parsed.number), bool(chosen), parsed.all)) != 1:
         raise ConfigError("say which messages: NUMBERs, a filter such as --where, or --all")
+    for flag, given, verbs in (("--to", parsed.to, SENDING), ("--reason", parsed.reason, ("dead-letter",))):
+        if given is not None and parsed.verb not in verbs:
+            raise ConfigError(f"{flag} is for {', '.join(verbs)}, not for {parsed.verb}")
     numbers: list[int] = parsed.number
     if parsed.count is not None:
         if numbers:
@@ -148,6 +153,8 @@ def _job(parsed: Parsed) -> int:
         **({"filter": chosen} if parsed.count is None and not numbers else {"sequence_numbers": numbers}),
     }
     with connect(parsed) as api:
+        if parsed.to is not None:
+            asked["target"] = api.get(api.entity(parsed.to)).text("path")  # refused with the nearest name
         job = api.post("/jobs", {**asked, "entity": unquote(api.entity(parsed.entity).rpartition("/")[2])})
         progress = Progress("searched", job.number("total"))
         try:

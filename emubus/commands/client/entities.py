@@ -23,7 +23,7 @@ from ...exits import EXIT_FAILED, EXIT_OK
 from ...kit.answers import Answer, AnswerError
 from ...options import ConfigError
 from ..declaring import Command, Parsed
-from .address import add_server_options
+from .address import add_server_options, text_of
 from .api import Refused, connect, entity_at
 from .output import add_json, add_yes, confirm, instant, pairs, show, size_text, span_ms, span_text, table
 
@@ -128,7 +128,7 @@ def _named(kind: str, properties: Answer) -> Iterable[tuple[str, object]]:
 
 def add_create(parser: Command) -> None:
     parser.argument("kind", known=[*TABLES], metavar="KIND", help="queue, topic or subscription")
-    parser.argument("path", metavar="PATH", help="its name; of a subscription topic/name")
+    parser.argument("path", metavar="PATH", convert=text_of, help="its name; of a subscription topic/name")
     parser.switch("--sessions", help="require message sessions")
     parser.switch("--partitioned", help="with several partitions")
     _add_set(parser)
@@ -147,6 +147,11 @@ def _add_set(parser: Command) -> None:
 
 def _create(parsed: Parsed) -> int:
     properties = properties_of(parsed.kind, parsed.set)
+    fields = {row.field for row in TABLES[parsed.kind].values()}
+    for flag, field in (("sessions", "requires_session"), ("partitioned", "enable_partitioning")):
+        if getattr(parsed, flag) and field not in fields:
+            have = [kind for kind, rows in TABLES.items() if any(row.field == field for row in rows.values())]
+            raise ConfigError(f"--{flag} is for a {' or a '.join(have)}, not for a {parsed.kind}")
     if parsed.sessions:
         properties["requires_session"] = True
     if parsed.partitioned:
@@ -216,6 +221,10 @@ def _node(name: str, kind: Value, text: str) -> JsonNode:
 
 def _with_remedy(refused: Refused, kind: str, asked: Mapping[str, object], remedy: str = "") -> Refused:
     """The refusal of properties, which the server words as the service does, with what to do on the command line."""
+    text = str(refused)
+    for name, row in TABLES[kind].items():
+        text = text.replace(f"{row.field.replace('_', ' ')} is ", f"{name} is ").replace(f"'{row.field}'", name)
+    refused = Refused(refused.status, text)
     spans = {row.field for row in TABLES[kind].values() if row.value in _DURATIONS}
     if not remedy and spans & asked.keys():
         remedy = "a span is written as 500ms, 30s, 5m, 1h, 2d or never"

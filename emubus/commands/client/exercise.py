@@ -14,10 +14,10 @@ from typing import Final
 
 from ...conditions.chance import SEED_MAX
 from ...conditions.presets import PRESETS
+from ...config_file.cursor import suggestion
 from ...exits import EXIT_FAILED, EXIT_OK, CommandError
 from ...kit.answers import Answer, AnswerError
 from ...kit.exercise import Step, steps
-from ...options import ConfigError, names
 from ...terminal import Progress, json_text, safe
 from ..declaring import Command, Parsed
 from .address import add_server_options
@@ -33,7 +33,7 @@ STRIKES_SHOWN: Final = 100
 def add_exercise(parser: Command) -> None:
     parser.option("--minutes", convert=_minutes, default=10.0, metavar="N", help="how long it lasts in all (10)")
     parser.option("--seed", convert=_seed, default=0, metavar="N", help="of the order, and of all conditions (0)")
-    parser.option("--presets", convert=names, default=tuple(PRESETS), metavar="NAME,…", help="these only (all)")
+    parser.option("--presets", convert=_presets, default=tuple(PRESETS), metavar="NAME,…", help="these only (all)")
     parser.option("--entity", metavar="ENTITY", help="strike this entity only")
     parser.option(
         "--report",
@@ -57,6 +57,15 @@ def _minutes(text: str) -> float:
     return minutes
 
 
+def _presets(text: str) -> tuple[str, ...]:
+    found = tuple(part.strip() for part in text.split(","))
+    for each in found:
+        if each not in PRESETS:
+            known = ", ".join(PRESETS)
+            raise ValueError(f"has '{each}'{suggestion(each, PRESETS)}; allowed is {known}, separated by commas")
+    return found
+
+
 def _seed(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 16 and int(text) <= SEED_MAX):
         raise ValueError(f"is {text!r}; allowed is 0 to {SEED_MAX}")
@@ -65,10 +74,9 @@ def _seed(text: str) -> int:
 
 def _exercise(parsed: Parsed) -> int:
     """Run all steps; the report is written whatever happens. ConfigError, CommandError."""
-    unknown = [each for each in parsed.presets if each not in PRESETS]
-    if unknown:
-        raise ConfigError(f"--presets has {unknown[0]!r}; allowed is {', '.join(PRESETS)}")
     with connect(parsed) as api:
+        if parsed.entity is not None:
+            api.entity(parsed.entity)  # a misspelt one would never be struck
         entities = 1 if parsed.entity is not None else api.get("/entities?count=1").number("total")
         planned = steps(int(parsed.minutes * MINUTE_MS), parsed.seed, parsed.presets, entities)
         exercise = Exercise(api, planned, parsed.seed, parsed.entity)

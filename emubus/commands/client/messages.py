@@ -17,11 +17,14 @@ from ...terminal import Progress, one_line, write_errors
 from ..declaring import Command, Parsed
 from .address import add_server_options
 from .api import Api, connect
-from .output import add_json, count_of, instant, numbers_of, show, span_ms, table
+from .output import add_json, count_of, instant, numbers_of, show, span_ms, span_text, table
 
+SENT_MAX: Final = 1_000_000
+"""Messages of one command: so many results take 300 MB."""
 SEND_AT_ONCE: Final = 100
 SEND_AT_ONCE_BYTES: Final = 4 << 20
 PEEK_AT_ONCE: Final = 250
+WAIT_MS_MAX: Final = 60_000
 EMPTY_PAGES_MAX: Final = 1_000
 """In a row: a page is empty if the server has looked at its share of messages and found none."""
 BODY_CHARS: Final = 60
@@ -68,8 +71,14 @@ def add_send(parser: Command) -> None:
 def _send(parsed: Parsed) -> int:
     message = {name: getattr(parsed, name) for name in _TEXTS if getattr(parsed, name) is not None}
     message["application_properties"] = dict(map(_property, parsed.property))
-    message |= {name: value for name, value in (("ttl_ms", parsed.ttl), ("delay_ms", parsed.delay)) if value}
-    bodies = list(_bodies(parsed)) * parsed.count
+    if parsed.ttl is not None:
+        message["ttl_ms"] = parsed.ttl
+    if parsed.delay:  # none: now
+        message["delay_ms"] = parsed.delay
+    given = list(_bodies(parsed))
+    if len(given) * parsed.count > SENT_MAX:
+        raise ConfigError(f"--count is {parsed.count}; allowed are {SENT_MAX} messages in all, {len(given)} each time")
+    bodies = given * parsed.count
     progress, results = Progress("sent", len(bodies)), list[Answer]()
     with connect(parsed) as api:
         at = f"{api.entity(parsed.entity)}/messages"
@@ -266,9 +275,12 @@ def add_receive(parser: Command) -> None:
 
 
 def _receive(parsed: Parsed) -> int:
+    _check_reason(parsed, parsed.then, "--then dead-letter")
+    if parsed.wait > WAIT_MS_MAX:
+        raise ConfigError(f"--wait is {span_text(parsed.wait)}; allowed is {span_text(WAIT_MS_MAX)} at most")
     asked = {
         "count": min(parsed.count, PEEK_AT_ONCE),
-        "timeout_ms": min(parsed.wait, 60_000),
+        "timeout_ms": parsed.wait,
         "outcome": parsed.then,
         "sub_queue": parsed.sub_queue,
         "session_id": parsed.session,
@@ -291,6 +303,13 @@ def _receive(parsed: Parsed) -> int:
         lines += [f"lock token of {each['sequence_number']}: {each['lock_token']}" for each in messages]
     show(parsed, answer, lines)
     return EXIT_OK if messages else EXIT_FAILED
+
+
+def _check_reason(parsed: Parsed, outcome: str, needed: str) -> None:
+    """ConfigError: a reason is given to what is no dead letter; who forgot the outcome would lose the message."""
+    given = [f"--{name}" for name in ("reason", "description") if getattr(parsed, name, None) is not None]
+    if given and outcome != "dead-letter":
+        raise ConfigError(f"{given[0]} is for dead letters, not for {outcome}: give it with {needed}")
 
 
 def add_settle(parser: Command) -> None:
@@ -316,6 +335,7 @@ def _token(text: str) -> str:
 
 
 def _settle(parsed: Parsed) -> int:
+    _check_reason(parsed, parsed.outcome, "the OUTCOME dead-letter")
     with connect(parsed) as api:
         answer = _settled(api, parsed)
     show(parsed, answer, [f"settled: {answer['settled_count']} ({parsed.outcome})"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from urllib.parse import quote
 
-from ...exits import EXIT_OK
+from ...exits import EXIT_OK, CommandError
 from ...kit.answers import Answer
 from ...options import ConfigError
 from ..declaring import Command, Parsed
@@ -48,6 +48,9 @@ def _rules(parsed: Parsed) -> int:
         raise ConfigError("give --add or --remove, not both")
     if parsed.add is None and (parsed.sql or parsed.equal or parsed.action):
         raise ConfigError("--sql, --equal and --action need --add")
+    for flag, text in (("--add", parsed.add), ("--sql", parsed.sql)):
+        if text is not None and not text.strip():  # an empty variable of a script would let every message in
+            raise ConfigError(f"{flag} is '{text}'; allowed is a non-empty text")
     if parsed.sql and parsed.equal:
         raise ConfigError("a rule has one filter: give --sql or --equal, not both")
     with connect(parsed) as api:
@@ -56,6 +59,9 @@ def _rules(parsed: Parsed) -> int:
             answer = api.call("PUT", _rule_at(at, parsed.add), _rule_json(parsed))
             show(parsed, answer, [f"added rule {answer['name']}: {_text(answer.part('filter'))}"])
         elif parsed.remove is not None:
+            known = [each.text("name") for each in api.get(at).parts("rules")]
+            if parsed.remove.lower() not in {each.lower() for each in known}:
+                raise CommandError(f"there is no rule '{parsed.remove}'; there are: {', '.join(known) or 'none'}")
             answer = api.call("DELETE", _rule_at(at, parsed.remove))
             show(parsed, answer, [f"removed rule {answer['name']}"])
         else:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...exits import EXIT_OK
+from ...exits import EXIT_OK, CommandError
+from ...options import ConfigError
 from ..declaring import Command, Parsed
 from .address import add_server_options
 from .api import connect
 from .output import add_json, add_yes, confirm, instant, show, table
 
+NAMES_SHOWN: Final = 5
 LAST: Final = 1 << 63
 
 
@@ -25,6 +27,10 @@ def _sessions(parsed: Parsed) -> int:
     with connect(parsed) as api:
         at = f"{api.entity(parsed.entity)}/sessions"
         if parsed.release is not None:
+            sessions = {each["session_id"]: each for each in api.get(at).parts("sessions")}
+            held = [name for name, each in sessions.items() if each["locked_until_at"] is not None]
+            if parsed.release not in held:
+                raise CommandError(f"session '{parsed.release}' is not locked; locked are: {_some(held)}")
             released = api.post(f"{at}/release", {"session_id": parsed.release})
             show(parsed, released, [f"released session {parsed.release}"])
             return EXIT_OK
@@ -47,6 +53,10 @@ def _sessions(parsed: Parsed) -> int:
     return EXIT_OK
 
 
+def _some(names: list[object]) -> str:
+    return ", ".join(map(str, names[:NAMES_SHOWN])) + (", …" if len(names) > NAMES_SHOWN else "") or "none"
+
+
 def add_connections(parser: Command) -> None:
     parser.switch("--drop", help="drop all, or those with a link to ENTITY")
     parser.option("--entity", metavar="ENTITY", help="only connections with a link to this entity")
@@ -58,6 +68,8 @@ def add_connections(parser: Command) -> None:
 
 
 def _connections(parsed: Parsed) -> int:
+    if parsed.number is not None and not parsed.drop:
+        raise ConfigError(f"--number is {parsed.number}, which goes with --drop: `emubus connections` lists all")
     if parsed.drop:
         which = "all connections" if parsed.number is None else f"connection {parsed.number}"
         confirm(parsed, f"Drop {which}{'' if parsed.entity is None else f' with a link to {parsed.entity}'}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 from urllib.parse import quote
 
-from ...conditions.faults import FaultKind
+from ...conditions.faults import DELAYING, FaultKind
 from ...config_file.cursor import suggestion
 from ...exits import EXIT_OK
 from ...kit.answers import Answer, AnswerError
@@ -18,6 +19,7 @@ from .output import add_json, count_of, instant, pairs, show, span_ms, table
 
 SHOWING: Final = ("list", "show")
 ABOUT_CHARS: Final = 80
+DELAY_MS: Final = 1_000
 OUTAGES: Final = ("down", "slow", "failing", "full")
 
 
@@ -79,13 +81,16 @@ def add_outage(parser: Command) -> None:
     parser.option(
         "--for", name="duration", convert=span_ms, metavar="SPAN", help="how long; default: until it is ended"
     )
-    parser.option("--delay", convert=span_ms, default=1000, metavar="SPAN", help="slow: added to each commit (1s)")
+    parser.option("--delay", convert=span_ms, metavar="SPAN", help="slow: added to each commit (1s)")
     _add_common(parser)
     parser.run = _outage
 
 
 def _outage(parsed: Parsed) -> int:
     kind, stores = _kind_and_stores(parsed.action, parsed.what)
+    _only_with(parsed, "begin", is_begun=kind is not None, names=("duration", "delay"))
+    if parsed.delay is not None and kind != "slow":
+        raise ConfigError(f"--delay is for an outage that is slow, not for {kind}")
     with connect(parsed) as api:
         known = [each.number("store") for each in api.get("/stores").parts("stores")]
         if not known:
@@ -94,7 +99,7 @@ def _outage(parsed: Parsed) -> int:
         if unknown:
             raise ConfigError(f"STORE is {unknown[0]}; this server has the stores {min(known)} to {max(known)}")
         if kind is not None:
-            asked = {"stores": stores, "kind": kind, "delay_ms": parsed.delay}
+            asked = {"stores": stores, "kind": kind, "delay_ms": DELAY_MS if parsed.delay is None else parsed.delay}
             api.post("/outages", {**asked, "duration_ms": parsed.duration})
         elif parsed.action == "end":
             for path in [f"/stores/{each}/outage" for each in stores] or ["/outages"]:
@@ -114,10 +119,12 @@ def _kind_and_stores(action: str, what: list[str]) -> tuple[str | None, list[int
     if action in OUTAGES:
         kind = action
     elif action == "begin":
-        kind, *what = what or [""]
+        if not what:
+            raise ConfigError(f"KIND is missing; `emubus outage begin KIND STORE …` has a KIND of {', '.join(OUTAGES)}")
+        kind, *what = what
         if kind not in OUTAGES:
-            known = ", ".join(OUTAGES)
-            raise ConfigError(f"KIND is '{kind}'; `emubus outage begin KIND STORE …` has a KIND of {known}")
+            known = f"`emubus outage begin KIND STORE …` has a KIND of {', '.join(OUTAGES)}"
+            raise ConfigError(f"KIND is '{kind}'{suggestion(kind, OUTAGES)}; {known}")
     if kind is not None and not what:
         raise ConfigError(f"`emubus outage {action}` needs the numbers of the stores; `emubus outage` lists them")
     if action in SHOWING and what:
@@ -126,6 +133,14 @@ def _kind_and_stores(action: str, what: list[str]) -> tuple[str | None, list[int
         if not (each.isascii() and each.isdecimal() and len(each) <= 9):
             raise ConfigError(f"STORE is '{each}'; allowed is the number of a messaging store, from 0")
     return kind, [int(each) for each in what]
+
+
+def _only_with(parsed: Parsed, action: str, *, is_begun: bool, names: Iterable[str]) -> None:
+    """ConfigError: an option of what begins is given to another action, which would not heed it."""
+    given = [name for name in names if getattr(parsed, name) not in (None, (), [])]
+    if given and not is_begun:
+        flag = "--for" if given[0] == "duration" else f"--{given[0]}"
+        raise ConfigError(f"{flag} goes with {action}, not with {parsed.action}")
 
 
 # ---------------------------------------------------------------- fault
@@ -150,21 +165,30 @@ def add_fault(parser: Command) -> None:
     parser.option("--entity", metavar="ENTITY", help="only operations on this entity")
     parser.option("--operation", repeats=True, metavar="NAME", help="such as send; may be repeated")
     parser.option("--count", convert=count_of, metavar="N", help="how often; default: until it is cleared")
-    parser.option("--probability", convert=float, default=1.0, metavar="P", help="each time, from 0 to 1 (1)")
-    parser.option("--delay", convert=span_ms, default=1000, metavar="SPAN", help="of confirmations (1s)")
+    parser.option("--probability", convert=_probability, metavar="P", help="each time, from 0 to 1 (1)")
+    parser.option("--delay", convert=span_ms, metavar="SPAN", help="of confirmations (1s)")
     _add_common(parser)
     parser.run = _fault
 
 
 def _fault(parsed: Parsed) -> int:
+    is_begun = parsed.action in ("begin", "add")
+    _only_with(parsed, "begin", is_begun=is_begun, names=("entity", "operation", "count", "probability", "delay"))
+    if parsed.action in SHOWING and parsed.what is not None:
+        raise ConfigError(f"`emubus fault {parsed.action}` takes no KIND or ID; it lists all")
     with connect(parsed) as api:
-        if parsed.action in ("begin", "add"):
+        if is_begun:
             known = [*map(str, FaultKind)]
             if parsed.what not in known:
                 given = "missing" if parsed.what is None else f"'{parsed.what}'"
                 near = "" if parsed.what is None else suggestion(parsed.what, known)
                 raise ConfigError(f"KIND is {given}{near}; `emubus fault begin KIND` has a KIND of {', '.join(known)}")
-            answer = api.post("/faults", _fault_json(parsed))
+            if parsed.delay is not None and FaultKind(parsed.what) not in DELAYING:
+                raise ConfigError(f"--delay is for {', '.join(sorted(DELAYING))}, not for {parsed.what}")
+            asked = _fault_json(parsed)
+            if parsed.entity is not None:  # a misspelt one would never be struck
+                asked["entity"] = api.get(api.entity(parsed.entity)).text("path")
+            answer = api.post("/faults", asked)
             show(parsed, answer, [f"added fault {answer['id']}: {answer['kind']}"])
         elif parsed.action in ("end", "clear"):
             path = "/faults" if parsed.what is None else f"/faults/{quote(parsed.what, safe='')}"
@@ -187,14 +211,24 @@ def _fault(parsed: Parsed) -> int:
     return EXIT_OK
 
 
+def _probability(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= 1:  # also what is no number
+        raise ValueError(f"is {text!r}; allowed is a number that is more than 0 and at most 1")
+    return found
+
+
 def _fault_json(parsed: Parsed) -> dict[str, object]:
     return {
         "kind": parsed.what,
         "entity": parsed.entity,
         "operations": parsed.operation,
         "count": parsed.count,
-        "probability": parsed.probability,
-        "delay_ms": parsed.delay,
+        "probability": 1.0 if parsed.probability is None else parsed.probability,
+        "delay_ms": DELAY_MS if parsed.delay is None else parsed.delay,
     }
 
 
@@ -208,7 +242,7 @@ def add_condition(parser: Command) -> None:
         known=[*SHOWING, "begin", "end", "names"],
         default="list",
         metavar="ACTION",
-        help="list (default); begin NAME; end: all, or those with ID; names: all there are, with their parameters",
+        help="list (default); begin NAME; end: all, or NAME, or ID; names: all there are, with their parameters",
     )
     parser.argument(
         "what", nargs="*", metavar="NAME|ID", help="such as throttled (docs/CONDITIONS.md)", completes=_condition_names
@@ -249,7 +283,8 @@ def _condition(parsed: Parsed) -> int:
             end = f"`emubus condition end {begun['id']}`"
             show(parsed, begun, [f"condition {begun['id']} begins: {begun['name']}, {until} ({end})", *_values(begun)])
         elif parsed.action == "end":
-            paths = [f"/conditions/{quote(each, safe='')}" for each in parsed.what] or ["/conditions"]
+            ids = _ids(api.get("/conditions").parts("conditions"), parsed.what)
+            paths = [f"/conditions/{each}" for each in ids] or ["/conditions"]
             count = sum(api.call("DELETE", path).number("ended_count") for path in paths)
             show(parsed, {"ended_count": count}, [f"ended {count} conditions"])
         else:
@@ -268,6 +303,21 @@ def _condition(parsed: Parsed) -> int:
             ]
             show(parsed, answer, table(["ID", "NAME", "ENTITY", "UNTIL", "STRUCK"], rows))
     return EXIT_OK
+
+
+def _ids(on: list[Answer], wanted: list[str]) -> list[int]:
+    """The ids of conditions that are wanted by id or by name. ConfigError."""
+    found: list[int] = []
+    for each in wanted:
+        own = [one.number("id") for one in on if each == one["name"]]
+        if each.isascii() and each.isdecimal() and len(each) <= 15:
+            own = [int(each)]  # the server says which there are
+        if not own:
+            known = ", ".join(f"{one['id']} ({one['name']})" for one in on) or "none"
+            near = suggestion(each, {one.text("name") for one in on})
+            raise ConfigError(f"No condition '{each}' is on{near}; on are: {known}")
+        found += own
+    return found
 
 
 def _condition_json(parsed: Parsed) -> dict[str, object]:
@@ -319,6 +369,12 @@ def _values(condition: Answer) -> list[str]:
 def _names(answer: Answer, wanted: list[str]) -> list[str]:
     """All names, or those that are wanted with their parameters."""
     presets, rows = answer.parts("presets"), [each for each in answer.parts("behaviours") if each["way"] == "condition"]
+    known = [*(each.text("name") for each in presets), *(each.text("name") for each in rows)]
+    for each in wanted:
+        if each not in known:
+            raise ConfigError(
+                f"NAME is '{each}'{suggestion(each, known)}; `emubus condition names` has all {len(known)}"
+            )
     if not wanted:
         both = [*presets, *rows]
         return table(["NAME", "ABOUT"], [[each["name"], one_line(each.text("about"), ABOUT_CHARS)] for each in both])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NoReturn
 from urllib.parse import urlencode
 
@@ -38,24 +38,34 @@ def add_trace(parser: Command) -> None:
 def _trace(parsed: Parsed) -> int:
     if parsed.on and parsed.off:
         raise ConfigError("--on and --off exclude each other: give one of them")
+    if (parsed.on or parsed.off) and (parsed.follow or any(_wanted(parsed).values())):
+        raise ConfigError(
+            f"{'--on' if parsed.on else '--off'} shows no events: give it alone, then trace what is meant"
+        )
+    if parsed.number is not None and parsed.entity is None:
+        raise ConfigError(f"--number is {parsed.number}, which says nothing alone: give --entity, too")
     with connect(parsed) as api:
         if parsed.on or parsed.off:
             state = api.call("PUT", "/story", {"is_on": parsed.on})
             show(parsed, state, [f"events of messages are {'kept from now on' if parsed.on else 'no more kept'}"])
             return EXIT_OK
-        wanted = {
-            "entity": parsed.entity,
-            "sequence_number": parsed.number,
-            "message_id": parsed.message_id,
-            "session_id": parsed.session,
-            "top": parsed.top,
-        }
+        wanted = {**_wanted(parsed), "top": parsed.top}
         query = urlencode({name: value for name, value in wanted.items() if value is not None})
         found = api.get(f"/story?{query}")
         if parsed.follow:
             _follow(parsed, api, query, found)
-    show(parsed, found, _lines(found))
+    show(parsed, found, _lines(found, _wanted(parsed)))
     return EXIT_OK if found["events"] else EXIT_FAILED
+
+
+def _wanted(parsed: Parsed) -> dict[str, object]:
+    """What the events must be of."""
+    return {
+        "entity": parsed.entity,
+        "sequence_number": parsed.number,
+        "message_id": parsed.message_id,
+        "session_id": parsed.session,
+    }
 
 
 def _follow(parsed: Parsed, api: Api, query: str, found: Answer) -> NoReturn:
@@ -80,9 +90,10 @@ def wait(ms: int) -> None:
     select.select([], [], [], ms / 1000)
 
 
-def _lines(found: Answer) -> Iterator[str]:
+def _lines(found: Answer, wanted: Mapping[str, object]) -> Iterator[str]:
     if not found["events"]:
-        yield "no event of such a message is kept"
+        given = [f"{name.replace('_', ' ')} '{value}'" for name, value in wanted.items() if value is not None]
+        yield f"no event of {', '.join(given) or 'any message'} is kept"
         if not found["is_on"]:
             yield OFF
         elif found["forgotten_count"]:
