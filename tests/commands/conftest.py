@@ -70,6 +70,15 @@ def _quiet() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
 
 
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:
+    """A start sets the log's handlers, whose stream ends with the test: later ones would fail on what SDKs log."""
+    handlers, level = logging.root.handlers[:], logging.root.level
+    yield
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)
+
+
 @pytest.fixture(scope="module")
 def module_server() -> Iterator[EmubusServer]:
     """In memory, with an entity of each kind."""
