@@ -80,7 +80,7 @@ class Directory:
         own = [each for each in self._known if _shows(each, shown)]
         if client_id or object_id or resource_id:
             known = self._find(client_id, object_id, resource_id)
-            identity = known.identity() if known else _made(client_id, object_id, resource_id)
+            identity = known.identity() if known else _identity_of_unknown(client_id, object_id, resource_id)
         else:
             known = own[0] if own else self._find(SYSTEM_ASSIGNED, "", "")
             identity = known.identity() if known else Identity.of_client(SYSTEM_ASSIGNED)
@@ -134,7 +134,7 @@ class Directory:
         return None
 
 
-def _made(client_id: str, object_id: str, resource_id: str) -> Identity:
+def _identity_of_unknown(client_id: str, object_id: str, resource_id: str) -> Identity:
     """An identity that the configuration does not have."""
     try:
         name = Principal(client_id or object_id or resource_id)

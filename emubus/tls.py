@@ -290,7 +290,7 @@ def fingerprint_of(certificate: x509.Certificate) -> str:
     return certificate.fingerprint(hashes.SHA256()).hex(":").upper()
 
 
-def doubts(path: Path) -> list[str]:
+def doubts_about_ca(path: Path) -> list[str]:
     """Why the CA at `path` may not be the user's, a reason each: a folder may have come with a repository.
 
     What such a folder has can be made up, but not what this user's emubus has noted elsewhere. TlsError.

@@ -54,7 +54,7 @@ def instant(ms: int | None) -> str:
     return f"{text}{fraction}Z"
 
 
-def seconds(ms: int | None) -> str:
+def instant_in_seconds(ms: int | None) -> str:
     """As `instant`, in whole seconds, as Atom's own elements have it."""
     return instant(None if ms is None else ms // 1000 * 1000)
 

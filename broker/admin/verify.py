@@ -127,7 +127,7 @@ def _check(view: FolderView, report: FolderReport) -> None:
         if not view.entries():
             report.notes.append("it is empty: a start with --data makes a namespace in it")
             return
-        report.notes += _notes(view, manifest)
+        report.notes += _steps_of_next_start(view, manifest)
         report.problems += view.verify(manifest)
         if manifest is not None and manifest.state in (FolderState.MAKING, FolderState.EMPTYING):
             return
@@ -160,7 +160,7 @@ def problems_of_parts(folder: Path, store_count: int) -> list[str]:
     return report.problems
 
 
-def _notes(view: FolderView, manifest: Manifest | None) -> Iterator[str]:
+def _steps_of_next_start(view: FolderView, manifest: Manifest | None) -> Iterator[str]:
     """Yield the steps that the next start takes before it uses the folder."""
     if view.is_restoring:
         yield "a restore was interrupted with complete data: the next start finishes it; this report shows its data"

@@ -39,7 +39,7 @@ from .descriptions import (
     Topology,
     entity_key,
     is_same,
-    with_instants,
+    with_creation_instants,
 )
 from .properties import PROPERTIES
 
@@ -370,7 +370,7 @@ class Catalog:
             description = _renamed(description, known.description.name)
         if isinstance(description, SubscriptionDescription):
             before = () if known is None else getattr(known.description, "rules", ())
-            description = replace(description, rules=with_instants(description.rules, before, now))
+            description = replace(description, rules=with_creation_instants(description.rules, before, now))
         return description
 
     # ---- rows

@@ -244,7 +244,7 @@ class RuleDescription:
         return cls(data["name"], filter_class(**known), data.get("action"), data.get("created_at"), parameters)
 
 
-def with_instants(
+def with_creation_instants(
     rules: Iterable[RuleDescription], known: Iterable[RuleDescription], now: int
 ) -> tuple[RuleDescription, ...]:
     """Return the rules with their creation: that of the equal rule in `known`, else `now` (Unix ms)."""

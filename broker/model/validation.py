@@ -196,7 +196,7 @@ def _store_violations(entity: QueueDescription | TopicDescription, limits: Limit
         refusal = service_errors.size_not_listed(entity.max_size_mb, choices)
         yield Violation(NAMES["max_size_mb"], str(entity.max_size_mb), _one_of(choices), refusal)
     elif entity.max_size_mb not in limits.max_size_mb:
-        yield Violation(NAMES["max_size_mb"], str(entity.max_size_mb), _numbers(limits.max_size_mb))
+        yield Violation(NAMES["max_size_mb"], str(entity.max_size_mb), _range_text(limits.max_size_mb))
     yield from _message_size(entity, limits)
     if entity.enable_express and limits.profile is Profile.PREMIUM:
         yield Violation(NAMES["enable_express"], "true", "false: the Premium tier has no express entities")
@@ -240,7 +240,7 @@ def _message_size(entity: QueueDescription | TopicDescription, limits: Limits) -
         kilobytes = Range(allowed.start // KIB, allowed.stop // KIB if allowed.stop else None)
         stop = kilobytes.stop
         of_service = None if stop is None else service_errors.message_size_out_of_range(kilobytes.start, stop)
-        yield Violation(NAMES["max_message_bytes"], f"{size_bytes / KIB:g}", _numbers(kilobytes), of_service)
+        yield Violation(NAMES["max_message_bytes"], f"{size_bytes / KIB:g}", _range_text(kilobytes), of_service)
 
 
 def _receive_violations(entity: QueueDescription | SubscriptionDescription, limits: Limits) -> Iterator[Violation]:
@@ -249,7 +249,7 @@ def _receive_violations(entity: QueueDescription | SubscriptionDescription, limi
         yield _lock_duration(entity.lock_duration_ms, limits.lock_duration_ms)
     if entity.max_delivery_count not in limits.max_delivery_count:
         yield Violation(
-            NAMES["max_delivery_count"], str(entity.max_delivery_count), _numbers(limits.max_delivery_count)
+            NAMES["max_delivery_count"], str(entity.max_delivery_count), _range_text(limits.max_delivery_count)
         )
     yield from _common_violations(entity, limits)
     if entity.forward_to is not None and entity.requires_session:
@@ -341,7 +341,7 @@ def duration_range(allowed: Range) -> str:
     return f"{start} or more" if allowed.stop is None else f"{start} to {format_duration(allowed.stop)}"
 
 
-def _numbers(allowed: Range) -> str:
+def _range_text(allowed: Range) -> str:
     return f"{allowed.start} or more" if allowed.stop is None else f"{allowed.start} to {allowed.stop}"
 
 

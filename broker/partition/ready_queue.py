@@ -152,7 +152,7 @@ class ReadyQueue:
         """Announce to the dispatcher that the queue has messages."""
         self._announce(sub_queue)
 
-    def is_first_announcement(self) -> bool:
+    def take_announcement(self) -> bool:
         """Whether messages have not been announced yet; marks them as announced."""
         first = not self.announced
         self.announced = True
@@ -401,7 +401,7 @@ class SessionQueue:
         self._next_read = 0
         self.more_in_store = True
 
-    def is_first_announcement(self) -> bool:
+    def take_announcement(self) -> bool:
         """Whether returned messages have not been announced yet; marks them as announced."""
         first = not self.announced
         self.announced = True

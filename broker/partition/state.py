@@ -119,7 +119,7 @@ class PartitionState:
 
     def announce_ready(self, ready_queue: ReadyQueue | SessionQueue, turn: Turn) -> None:
         """Announce that a ready queue has messages, once until the dispatcher asks for the next announcement."""
-        if ready_queue.is_first_announcement():
+        if ready_queue.take_announcement():
             turn.effects.append((ready_queue.announce, ready_queue.sub_queue))
 
     def target_index_of(self, message: Message) -> int:

@@ -19,7 +19,7 @@ from ..terminal import write_json, write_lines, write_notes
 from ..tls import (
     TlsError,
     ca_file,
-    doubts,
+    doubts_about_ca,
     fingerprint_of,
     make_authority,
     name_constraints,
@@ -105,7 +105,7 @@ def run(parsed: Parsed) -> int:
     try:
         make_authority(path.parent)
         certificate = x509_of(path.read_bytes())
-        reasons = doubts(path)
+        reasons = doubts_about_ca(path)
     except (TlsError, OSError, ValueError) as error:
         raise CommandError(str(error)) from error
     fingerprint = fingerprint_of(certificate)

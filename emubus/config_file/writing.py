@@ -96,7 +96,7 @@ def _topic(topic: TopicDescription, subscriptions: Iterable[SubscriptionDescript
 
 
 def _subscription(subscription: SubscriptionDescription) -> JsonObject:
-    properties = {**_properties(subscription, SUBSCRIPTION_PROPERTIES), **_client(subscription.jms)}
+    properties = {**_properties(subscription, SUBSCRIPTION_PROPERTIES), **_client_affine_properties(subscription.jms)}
     found: JsonObject = {"Name": subscription.name, "Properties": properties}
     rules = subscription.rules
     if len(rules) == 1 and is_same(rules[0], DEFAULT_RULES[0]):
@@ -126,7 +126,7 @@ def _value(kind: Value, value: object) -> object:
             return value
 
 
-def _client(jms: JmsSubscription | None) -> JsonObject:
+def _client_affine_properties(jms: JmsSubscription | None) -> JsonObject:
     if jms is None:
         return {}
     return {CLIENT: {"ClientId": jms.client_id, "IsDurable": True, "IsShared": jms.is_shared}}

@@ -171,7 +171,7 @@ class Settler:
         wanted, generation, times = self._open(), self._generation, self._times
         return (
             partial(self._delete, wanted=wanted, generation=generation, times=times),
-            partial(self._finished, wanted, generation),
+            partial(self._note_finished, wanted, generation),
         )
 
     def _try(self, work: Work) -> ConnectorError | None:
@@ -201,8 +201,8 @@ class Settler:
             return
         if self._offers_times and set(wanted) == {0}:
             self._offers_times = self._delete_by_time(connection, wanted[0], times)
-        DeletionByReceiving(connection, self._options.entity, wanted, self._moved, times).run()
-        self._finished(wanted, generation)
+        DeletionByReceiving(connection, self._options.entity, wanted, self._add_deleted, times).run()
+        self._note_finished(wanted, generation)
 
     def _delete_ranges(self, connection: Any, wanted: Mapping[int, int], generation: str | None) -> bool:
         """False if the service has no range delete. A partition that can't be reached does not delay the others."""
@@ -215,8 +215,8 @@ class Settler:
                     count = management.delete_before(partition, number, RANGE_COUNT)
                     if count is None:
                         return False
-                    self._moved(count)
-                self._finished({partition: number}, generation)
+                    self._add_deleted(count)
+                self._note_finished({partition: number}, generation)
             except ConnectorError as error:
                 if not connection.usable or error.code is Code.DATA_LOSS:
                     raise
@@ -248,15 +248,15 @@ class Settler:
             if deleted is None:
                 return False
             count = deleted
-            self._moved(count)
+            self._add_deleted(count)
         return True
 
-    def _moved(self, count: int) -> None:
+    def _add_deleted(self, count: int) -> None:
         with self._changed:
             self._deleted_count += count
             self._changed.notify_all()
 
-    def _finished(self, wanted: Mapping[int, int], generation: str | None) -> None:
+    def _note_finished(self, wanted: Mapping[int, int], generation: str | None) -> None:
         with self._changed:
             for partition, number in wanted.items() if generation == self._generation else ():
                 self._done[partition] = max(number, self._done.get(partition, number))
@@ -309,18 +309,18 @@ class ExactSettler(Settler):
                 count = management_node(connection, entity, generation).delete_by_number(some)
                 if count is None:
                     break
-                self._deleted(some, count)
+                self._note_deleted(some, count)
             else:
                 return
         wanted = {partition_of(number): limit_of(partition_of(number)) for number in numbers}
-        DeletionByReceiving(connection, entity, wanted, self._moved, times, numbers).run()
-        self._deleted(numbers, 0)
+        DeletionByReceiving(connection, entity, wanted, self._add_deleted, times, numbers).run()
+        self._note_deleted(numbers, 0)
 
-    def _deleted(self, numbers: Iterable[int], count: int) -> None:
+    def _note_deleted(self, numbers: Iterable[int], count: int) -> None:
         """Asked to delete these, the service deleted `count`: the others are locked, or another consumer took them."""
         with self._changed:
             self._numbers -= frozenset(numbers)
-        self._moved(count)
+        self._add_deleted(count)
 
 
 class DeletionByReceiving:
@@ -335,14 +335,14 @@ class DeletionByReceiving:
         connection: Any,
         entity: str,
         wanted: Mapping[int, int],
-        moved: Any,
+        add_deleted: Callable[[int], None],
         times: Mapping[int, int],
         numbers: frozenset[int] | None = None,
     ) -> None:
         self._connection = connection
         self._entity = entity
         self._wanted = wanted
-        self._moved = moved
+        self._add_deleted = add_deleted
         self._times = times
         self._numbers = numbers
 
@@ -380,7 +380,7 @@ class DeletionByReceiving:
                 held += [each for each in received if not self._is_finished(each)]
                 if finished:
                     receiver.settle(finished, "accepted")
-                    self._moved(len(finished))
+                    self._add_deleted(len(finished))
                 if not received or (in_order and held):
                     break
         finally:

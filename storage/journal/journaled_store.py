@@ -173,7 +173,7 @@ class JournaledStore:
             raise StoreError(self.path, f"a batch is {batch.state}; one at a time")
         self.moment = object()
         if self.committed is not None or self._file_number is not None:
-            self._know_pending()
+            self._update_pending()
         journal = self.journal
         file_bytes = self._pending.byte_count + expected_bytes
         if not frees and file_bytes > self.file.batch_bytes_max:  # the file must have room for what the journal takes
@@ -247,7 +247,7 @@ class JournaledStore:
     def _has_batch(self) -> bool:
         return self._batch is not None and self._batch.state is not BatchState.OVER
 
-    def _know_pending(self) -> None:
+    def _update_pending(self) -> None:
         """Merge what the last batch has committed; after a failed commit of the file, look at what it has."""
         committed, self.committed = self.committed, None
         if committed is not None:
@@ -288,7 +288,7 @@ class JournaledStore:
 
     def flush(self) -> None:
         """Write the pending rows into the file; waits for the disk. StoreError."""
-        self._know_pending()
+        self._update_pending()
         if self._pending.tables:
             self._batch = self._begin_in_file(0)
             with self._batch as batch:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from ..markup import ATOM, element, escaped, quoted, seconds
+from ..markup import ATOM, element, escaped, instant_in_seconds, quoted
 
 ENTRY_TYPE: Final = "application/atom+xml;type=entry;charset=utf-8"
 FEED_TYPE: Final = "application/atom+xml;type=feed;charset=utf-8"
@@ -45,7 +45,7 @@ def feed_markup(title: str, address: str, now: int, entries: Iterable[str], next
     A page with a next page has exactly two links, the second to it: Python counts the links, JavaScript looks at `rel`.
     """
     links = _link("self", address) + ("" if next_page is None else _link("next", next_page))
-    head = f"{_title(title)}{element('id', address)}{element('updated', seconds(now))}"
+    head = f"{_title(title)}{element('id', address)}{element('updated', instant_in_seconds(now))}"
     return f'<feed xmlns="{ATOM}">{head}{links}{"".join(entries)}</feed>'
 
 
@@ -55,7 +55,7 @@ def nothing_markup(address: str, now: int) -> str:
         _title("Publicly Listed Services"),
         '<subtitle type="text">This is the list of publicly-listed services currently available.</subtitle>',
         element("id", address),
-        element("updated", seconds(now)),
+        element("updated", instant_in_seconds(now)),
         "<generator>Service Bus 1.1</generator>",
     )
     return f'<feed xmlns="{ATOM}">{"".join(parts)}</feed>'
@@ -63,8 +63,9 @@ def nothing_markup(address: str, now: int) -> str:
 
 def _inside(entry: FeedEntry, link: str) -> str:
     author = "" if entry.author is None else f"<author>{element('name', entry.author)}</author>"
-    published = "" if entry.published_at is None else element("published", seconds(entry.published_at))
-    head = f"{element('id', entry.id)}{_title(entry.title)}{published}{element('updated', seconds(entry.updated_at))}"
+    published = "" if entry.published_at is None else element("published", instant_in_seconds(entry.published_at))
+    updated = element("updated", instant_in_seconds(entry.updated_at))
+    head = f"{element('id', entry.id)}{_title(entry.title)}{published}{updated}"
     return f'{head}{author}{_link("self", link)}<content type="application/xml">{entry.content}</content>'
 
 

@@ -173,7 +173,7 @@ def _constant(name: str, text: str) -> Field:
     return Field(name, lambda _: text)
 
 
-def _detail(show: Callable[[EntityView], str]) -> Callable[[EntityView], str | None]:
+def _only_with_details(show: Callable[[EntityView], str]) -> Callable[[EntityView], str | None]:
     return lambda view: show(view) if view.details else None
 
 
@@ -226,8 +226,8 @@ _ANONYMOUS = _constant("IsAnonymousAccessible", "false")
 KEYS: Final = Field("AuthorizationRules", lambda view: keys_markup(view.top_level.authorization_rules), is_markup=True)
 _CREATED = Field("CreatedAt", lambda view: instant(view.entry.created_at))
 _UPDATED = Field("UpdatedAt", lambda view: instant(view.entry.updated_at))
-_ACCESSED = Field("AccessedAt", _detail(lambda view: instant(view.accessed_at)))
-_COUNTS = Field("CountDetails", _detail(_count_details), is_markup=True)
+_ACCESSED = Field("AccessedAt", _only_with_details(lambda view: instant(view.accessed_at)))
+_COUNTS = Field("CountDetails", _only_with_details(_count_details), is_markup=True)
 _AVAILABILITY = Field("EntityAvailabilityStatus", lambda view: "Limited" if view.totals.is_limited else "Available")
 
 _ORDER: Final[Mapping[type[Description], tuple[str | Field, ...]]] = {
@@ -277,11 +277,11 @@ _ORDER: Final[Mapping[type[Description], tuple[str | Field, ...]]] = {
         _ACCESSED,
         "support_ordering",
         _COUNTS,
-        Field("SubscriptionCount", _detail(lambda view: str(view.subscription_count))),
-        Field("SqlFilterCount", _detail(lambda view: str(view.sql_filter_count)), since=FILTER_COUNTS_SINCE),
+        Field("SubscriptionCount", _only_with_details(lambda view: str(view.subscription_count))),
+        Field("SqlFilterCount", _only_with_details(lambda view: str(view.sql_filter_count)), since=FILTER_COUNTS_SINCE),
         Field(
             "CorrelationFilterCount",
-            _detail(lambda view: str(view.correlation_filter_count)),
+            _only_with_details(lambda view: str(view.correlation_filter_count)),
             since=FILTER_COUNTS_SINCE,
         ),
         "auto_delete_on_idle_ms",

@@ -86,21 +86,21 @@ class Survey:
                 self.other_count += 1
 
 
-def _field(position: int) -> Read:
+def _reader_of_field(position: int) -> Read:
     """A field of the properties section."""
     return lambda seen: peeked.field(seen.encoded, position)
 
 
-def property_of(name: str) -> Read:
+def reader_of_property(name: str) -> Read:
     """Reads the application property `name`."""
     return lambda seen: peeked.application_property(seen.encoded, name)[1]
 
 
 GROUPINGS: Final[Mapping[str, Read]] = {
-    "reason": property_of(REASON),
-    "subject": _field(_SUBJECT_FIELD),
+    "reason": reader_of_property(REASON),
+    "subject": _reader_of_field(_SUBJECT_FIELD),
     "key": lambda seen: peeked.key(seen.encoded),
-    "type": _field(_CONTENT_TYPE_FIELD),
+    "type": _reader_of_field(_CONTENT_TYPE_FIELD),
 }
 """By what messages can be grouped without naming a property."""
 
@@ -161,7 +161,7 @@ class Surveys:
             if not query.count:
                 return known, Found([], None, 0)
             return known, await search.find(query, None if known.is_cut else known.count)
-        read = GROUPINGS.get(group) if not name else property_of(name)
+        read = GROUPINGS.get(group) if not name else reader_of_property(name)
         known, page = await self._survey(overview, query, read)
         self._kept[key] = known
         while len(self._kept) > KEPT_MAX:

@@ -65,7 +65,7 @@ async def show(
     rules = site.broker.administration.rules(entity.path)
     edited = request.query.get("edit", "") if failed is None else ""
     if edited:
-        failed = Failed("add", _values_of(_rule_of(rules, edited)))
+        failed = Failed("add", _values_of(_rule_named(rules, edited)))
     return site.render(
         request,
         "rules.html",
@@ -84,7 +84,7 @@ async def show(
     )
 
 
-def _rule_of(rules: Sequence[RuleDescription], name: str) -> RuleDescription:
+def _rule_named(rules: Sequence[RuleDescription], name: str) -> RuleDescription:
     found = next((each for each in rules if each.name == name), None)
     if found is None:
         raise FormError(f"There is no rule {quoted(name)}; it may have been deleted.", "name", status=404)
