@@ -174,7 +174,7 @@ class Access:
         `now` is in Unix milliseconds. `$cbs` passes its tokens, `web/` its Authorization header with the address of the
         request as `asked`. The signed resource must be at or above `asked`, by default the audience.
         """
-        path = _compared(audience)
+        path = _path_of_rights(audience)
         if not self.verify:
             return Claim(path, ALL_RIGHTS)
         bearer = _bearer(token)
@@ -190,10 +190,10 @@ class Access:
             raise _refusal(f"ExpiredToken: The token is expired. Expiration time: '{ended}'.")
         if any(self._is_elsewhere(_host(each)) for each in (audience, unquote(parsed.resource))):
             raise _refusal(f"InvalidAudience: The token is not valid for '{self._resource(path)}'.")
-        wanted = path if asked is None else _compared(asked)
-        if any(_is_prefix(_compared(each), wanted) for each in _readings(unquote(parsed.resource))):
+        wanted = path if asked is None else _path_of_rights(asked)
+        if any(_is_prefix(_path_of_rights(each), wanted) for each in _readings(unquote(parsed.resource))):
             for key, text in signed:
-                if key.scope is None or _belongs_to(_compared(key.scope), path):
+                if key.scope is None or _belongs_to(_path_of_rights(key.scope), path):
                     return _claim(key, text, path, parsed.expires_at)
         raise _refusal(f"InvalidAudience: The token is not valid for '{self._resource(path)}'.")
 
@@ -220,7 +220,7 @@ class Access:
             return self._claim_of_identity(key, "", now)
         for known in self._named(name, None):
             if any(_equal(key, text) for text in _texts(known)):
-                return _claim(known, key, _compared(known.scope or ""), None)
+                return _claim(known, key, _path_of_rights(known.scope or ""), None)
         raise _refusal("InvalidSignature: The key name or the key is not valid.")
 
     def current(self, claim: Claim) -> Claim | None:
@@ -230,7 +230,9 @@ class Access:
         keys: Iterable[SharedKey] = self._keys
         if claim.is_of_entity:  # of the entity itself, or of the configuration for that entity
             configured = (
-                each for each in self._keys if each.scope is not None and _belongs_to(_compared(each.scope), claim.path)
+                each
+                for each in self._keys
+                if each.scope is not None and _belongs_to(_path_of_rights(each.scope), claim.path)
             )
             keys = (*self._entity_keys(claim.path), *configured)
         for key in keys:
@@ -289,7 +291,7 @@ def _refusal(description: str) -> BrokerError:
     return BrokerError(Condition.UNAUTHORIZED_ACCESS, description)
 
 
-def _compared(address: str) -> str:
+def _path_of_rights(address: str) -> str:
     """Return the path that rights refer to: the entity, also for its sub-queues and its `$management`.
 
     Some clients sign the query of a request, too; it is dropped.

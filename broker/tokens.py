@@ -119,8 +119,8 @@ class Issuer:
             **({"xms_mirid": identity.resource_id} if identity.resource_id else {}),
         }
         head = {"typ": "JWT", "alg": "RS256", "kid": self.key_id, "x5t": self.key_id}
-        signed = f"{_encoded(_json(head))}.{_encoded(_json(claims))}"
-        return f"{signed}.{_encoded(_signature(self._key, signed.encode()))}"
+        signed = f"{_base64url(_json(head))}.{_base64url(_json(claims))}"
+        return f"{signed}.{_base64url(_signature(self._key, signed.encode()))}"
 
     def read(self, token: str, now_ms: int) -> Bearer:
         """Whom a token names. BrokerError (unauthorized-access) if it isn't ours or its time is over or not yet."""
@@ -149,7 +149,7 @@ class Issuer:
     @property
     def key_id(self) -> str:
         """The name of the key, made from it."""
-        return _encoded(hashlib.sha256(_json(self._public())).digest()) if self._key is not None else ""
+        return _base64url(hashlib.sha256(_json(self._public())).digest()) if self._key is not None else ""
 
     def keys(self) -> dict[str, object]:
         """The public key as a JSON Web Key Set [RFC 7517]."""
@@ -159,7 +159,7 @@ class Issuer:
     def _public(self) -> dict[str, str]:
         assert self._key is not None, "prepare it first"
         numbers = self._key.public_key().public_numbers()
-        return {"e": _encoded(_bytes(numbers.e)), "kty": "RSA", "n": _encoded(_bytes(numbers.n))}  # as in RFC 7638
+        return {"e": _base64url(_bytes(numbers.e)), "kty": "RSA", "n": _base64url(_bytes(numbers.n))}  # as in RFC 7638
 
     def _loaded(self) -> RSAPrivateKey | None:
         from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey  # only for tokens
@@ -194,10 +194,10 @@ def parts_of(token: str) -> tuple[Mapping[str, object], Mapping[str, object], by
         if len(token) > TOKEN_CHARS_MAX:
             raise ValueError("it is too long")
         head, claims, signature = token.split(".")
-        read = [json.loads(_decoded(each)) for each in (head, claims)]
+        read = [json.loads(_from_base64url(each)) for each in (head, claims)]
         if not all(isinstance(each, dict) for each in read):
             raise ValueError("its parts are no objects")
-        return read[0], read[1], f"{head}.{claims}".encode(), _decoded(signature)
+        return read[0], read[1], f"{head}.{claims}".encode(), _from_base64url(signature)
     except (ValueError, RecursionError):
         raise _refusal("MalformedToken: The token is not a JSON Web Token.") from None
 
@@ -227,11 +227,11 @@ def _json(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def _encoded(data: bytes) -> str:
+def _base64url(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def _decoded(text: str) -> bytes:
+def _from_base64url(text: str) -> bytes:
     """Of base64url without padding. ValueError."""
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)

@@ -86,7 +86,7 @@ def _constant(make: Callable[[], object]) -> _Decoder:
     return decode_constant
 
 
-def _fixed(layout: str, convert: Callable[[Any], object]) -> _Decoder:
+def _fixed_decoder(layout: str, convert: Callable[[Any], object]) -> _Decoder:
     struct = Struct(layout)
     unpack, width = struct.unpack_from, struct.size
 
@@ -222,7 +222,7 @@ def _array(table: _Table, width: int) -> _Decoder:
     return decode_array
 
 
-def _described(table: _Table) -> _Decoder:
+def _described_decoder(table: _Table) -> _Decoder:
     def decode_described(data: bytes, pos: int, end: int, depth: int) -> tuple[object, int]:
         if depth >= NESTING_MAX:
             raise DecodeError(pos, f"values are nested deeper than {NESTING_MAX}")
@@ -240,27 +240,27 @@ _SIMPLE_DECODERS: Final[_Table] = {
     0x43: _constant(lambda: Uint(0)),
     0x44: _constant(lambda: Ulong(0)),
     0x45: _constant(list),
-    0x50: _fixed(">B", Ubyte),
-    0x51: _fixed(">b", Byte),
-    0x52: _fixed(">B", Uint),
-    0x53: _fixed(">B", Ulong),
-    0x54: _fixed(">b", Int),
-    0x55: _fixed(">b", Long),
-    0x56: _fixed(">B", _boolean),
-    0x60: _fixed(">H", Ushort),
-    0x61: _fixed(">h", Short),
-    0x70: _fixed(">I", Uint),
-    0x71: _fixed(">i", Int),
-    0x72: _fixed(">f", Float),
-    0x73: _fixed(">I", _char),
-    0x74: _fixed("4s", Decimal32),
-    0x80: _fixed(">Q", Ulong),
-    0x81: _fixed(">q", Long),
-    0x82: _fixed(">d", float),
-    0x83: _fixed(">q", Timestamp),
-    0x84: _fixed("8s", Decimal64),
-    0x94: _fixed("16s", Decimal128),
-    0x98: _fixed("16s", _uuid),
+    0x50: _fixed_decoder(">B", Ubyte),
+    0x51: _fixed_decoder(">b", Byte),
+    0x52: _fixed_decoder(">B", Uint),
+    0x53: _fixed_decoder(">B", Ulong),
+    0x54: _fixed_decoder(">b", Int),
+    0x55: _fixed_decoder(">b", Long),
+    0x56: _fixed_decoder(">B", _boolean),
+    0x60: _fixed_decoder(">H", Ushort),
+    0x61: _fixed_decoder(">h", Short),
+    0x70: _fixed_decoder(">I", Uint),
+    0x71: _fixed_decoder(">i", Int),
+    0x72: _fixed_decoder(">f", Float),
+    0x73: _fixed_decoder(">I", _char),
+    0x74: _fixed_decoder("4s", Decimal32),
+    0x80: _fixed_decoder(">Q", Ulong),
+    0x81: _fixed_decoder(">q", Long),
+    0x82: _fixed_decoder(">d", float),
+    0x83: _fixed_decoder(">q", Timestamp),
+    0x84: _fixed_decoder("8s", Decimal64),
+    0x94: _fixed_decoder("16s", Decimal128),
+    0x98: _fixed_decoder("16s", _uuid),
     0xA0: _variable(1, bytes),
     0xA1: _variable(1, _text),
     0xA3: _variable(1, _symbol),
@@ -273,7 +273,7 @@ _SIMPLE_DECODERS: Final[_Table] = {
 def _decoders(map_of: _MapOf) -> _Table:
     """Return the decoder of each constructor; `map_of` makes a map of its keys and values by turns."""
     table = dict(_SIMPLE_DECODERS)
-    table[0x00] = _described(table)
+    table[0x00] = _described_decoder(table)
     for short, wide, decoder in ((0xC0, 0xD0, _list), (0xE0, 0xF0, _array)):
         table[short], table[wide] = decoder(table, 1), decoder(table, 4)
     table[0xC1], table[0xD1] = _map(table, 1, map_of), _map(table, 4, map_of)

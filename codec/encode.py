@@ -122,7 +122,7 @@ def _array_body(type_code: int, values: Sequence[object], descriptor: object) ->
         raise TypeError(f"an element is of another type than constructor 0x{type_code:02x}") from None
 
 
-def _prefixed(width: int, convert: Callable[[Any], bytes]) -> _Encoder:
+def _prefixed_encoder(width: int, convert: Callable[[Any], bytes]) -> _Encoder:
     def encode_prefixed(value: Any) -> bytes:
         octets = convert(value)
         return len(octets).to_bytes(width, "big") + octets
@@ -233,12 +233,12 @@ _ELEMENTS: Final[dict[int, _Encoder]] = {
     0x84: _raw(8),
     0x94: _raw(16),
     0x98: _uuid_bytes,
-    0xA0: _prefixed(1, _octets),
-    0xA1: _prefixed(1, _utf8),
-    0xA3: _prefixed(1, _utf8),
-    0xB0: _prefixed(4, _octets),
-    0xB1: _prefixed(4, _utf8),
-    0xB3: _prefixed(4, _utf8),
+    0xA0: _prefixed_encoder(1, _octets),
+    0xA1: _prefixed_encoder(1, _utf8),
+    0xA3: _prefixed_encoder(1, _utf8),
+    0xB0: _prefixed_encoder(4, _octets),
+    0xB1: _prefixed_encoder(4, _utf8),
+    0xB3: _prefixed_encoder(4, _utf8),
     0xC0: _array_element_encoder(1, _list_body),
     0xC1: _array_element_encoder(1, _map_body),
     0xD0: _array_element_encoder(4, _list_body),

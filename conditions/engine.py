@@ -340,11 +340,11 @@ class Conditions:
 
     def opening(self) -> BrokerError | None:
         """The error with which a new connection is closed."""
-        return next(_found(each.opening() for each in self._behaviours), None)
+        return next(_without_none(each.opening() for each in self._behaviours), None)
 
     def handshake(self) -> TlsFailure | None:
         """How the TLS handshake of a new connection fails; None: it does not."""
-        return next(_found(each.handshake() for each in self._behaviours), None)
+        return next(_without_none(each.handshake() for each in self._behaviours), None)
 
     def accepts(self, connection: int) -> bool:
         return all(each.accepts(connection) for each in self._behaviours)
@@ -352,15 +352,15 @@ class Conditions:
     def carry(self, passing: Passing) -> tuple[int, int | None]:
         """How much later bytes arrive (ms), and after how many of them the connection is reset; None: it is not."""
         delay_ms = sum(each.delay_ms(passing) for each in self._behaviours)
-        return delay_ms, next(_found(each.cut_at(passing) for each in self._behaviours), None)
+        return delay_ms, next(_without_none(each.cut_at(passing) for each in self._behaviours), None)
 
     def putting_token(self, connection: int, audience: str) -> BrokerError | None:
         """The refusal of a token; None: it is read."""
-        return next(_found(each.putting_token(connection, audience) for each in self._behaviours), None)
+        return next(_without_none(each.putting_token(connection, audience) for each in self._behaviours), None)
 
     def links_per_session_max(self, usual: int) -> int:
         """How many links an AMQP session may have."""
-        return min([usual, *_found(each.links_per_session_max() for each in self._behaviours)])
+        return min([usual, *_without_none(each.links_per_session_max() for each in self._behaviours)])
 
     def strike(self, attempt: Attempt) -> Strike | None:
         """What happens to an operation in place of what the client wants; None: nothing unusual."""
@@ -381,7 +381,7 @@ class Conditions:
 
     def room(self, address: str, unsettled: Callable[[], int]) -> int | None:
         """How many more messages a client gets while its AMQP session has so many unsettled; None: any number."""
-        return min(_found(each.room(address, unsettled) for each in self._behaviours), default=None)
+        return min(_without_none(each.room(address, unsettled) for each in self._behaviours), default=None)
 
     def delivered(self, address: str, count: int, link: Callable[[], str]) -> None:
         """A client got messages of an entity over a link."""
@@ -390,7 +390,7 @@ class Conditions:
 
     def before_admin(self, request: AdminRequest) -> AdminRefusal | None:
         """The refusal of a request of an administration client; None: it is granted."""
-        return next(_found(each.before_admin(request) for each in self._behaviours), None)
+        return next(_without_none(each.before_admin(request) for each in self._behaviours), None)
 
     def after_admin(self, request: AdminRequest) -> None:
         """A request of an administration client was granted."""
@@ -404,7 +404,7 @@ class Conditions:
         return totals
 
 
-def _found(values: Iterator[T | None]) -> Iterator[T]:
+def _without_none(values: Iterator[T | None]) -> Iterator[T]:
     return (each for each in values if each is not None)
 
 

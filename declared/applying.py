@@ -572,14 +572,14 @@ def _change(known: Description | None, made: Description) -> tuple[Status, str]:
     if known is None:
         return Status.CREATED, ""
     changes = [
-        f"{camel(row.name)} {_spelled(row.value, before)} → {_spelled(row.value, after)}"
+        f"{camel(row.name)} {_value_text(row.value, before)} → {_value_text(row.value, after)}"
         for row in PROPERTIES_OF[type(made)]
         if (before := getattr(known, row.field)) != (after := getattr(made, row.field))
     ]
     return (Status.CHANGED, "; ".join(changes)) if changes else (Status.UNCHANGED, "")
 
 
-def _spelled(kind: Value, value: object) -> str:
+def _value_text(kind: Value, value: object) -> str:
     match kind, value:
         case Value.LIMIT, None:
             return "never"

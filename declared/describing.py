@@ -34,7 +34,7 @@ _KINDS: Final[Mapping[type[Description], Kind]] = {
 def declared_of(description: Description, origin: Origin) -> Iterator[Declared]:
     """The resources of an entity: itself, its authorization rules, its rules."""
     rows = PROPERTIES_OF[type(description)]
-    properties = {camel(row.name): _spelled(row, getattr(description, row.field)) for row in rows}
+    properties = {camel(row.name): _service_value(row, getattr(description, row.field)) for row in rows}
     if not isinstance(description, SubscriptionDescription):
         path: tuple[str, ...] = (description.name,)
         yield Declared(_KINDS[type(description)], path, properties, origin)
@@ -56,7 +56,7 @@ def _declared_key(of: tuple[str, ...], key: AuthorizationRule, origin: Origin) -
     return Declared(Kind.AUTHORIZATION_RULE, (*of, key.key_name), {"rights": rights, **keys}, origin)
 
 
-def _spelled(row: Property, value: object) -> object:
+def _service_value(row: Property, value: object) -> object:
     match row.value, value:
         case Value.LIMIT, int() | None:
             return format_duration(value)

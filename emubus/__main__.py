@@ -41,28 +41,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_errors(str(error).split("\n"))  # each problem of a file has its line
         return EXIT_USAGE
     except CommandError as error:
-        return _failed(error, error.exit_code, error.more)
+        return _report_failure(error, error.exit_code, error.more)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader of a pipe has seen enough, such as `head`
         sys.stderr.close()
         return EXIT_FAILED
     except UnicodeError as error:  # of a host or an argument, before anything is sent
-        return _failed(ConfigError(f"an argument or address can't be used: {error}"), EXIT_USAGE)
+        return _report_failure(ConfigError(f"an argument or address can't be used: {error}"), EXIT_USAGE)
     except MemoryError:
-        return _failed(CommandError("there is not enough memory for this"), EXIT_FAILED)
+        return _report_failure(CommandError("there is not enough memory for this"), EXIT_FAILED)
     except Exception as error:
         from .kit.answers import AnswerError  # only now: the health check does not need it
         from .storage.contract import StoreError  # nor LMDB
 
         if isinstance(error, AnswerError):
-            return _failed(CommandError(_no_emubus(parsed, error)), EXIT_NO_SERVER)
+            return _report_failure(CommandError(_no_emubus(parsed, error)), EXIT_NO_SERVER)
         if not isinstance(error, StoreError):
             raise
-        return _failed(error, EXIT_FAILED)
+        return _report_failure(error, EXIT_FAILED)
 
 
-def _failed(error: Exception, exit_code: int, more: Sequence[str] = ()) -> int:
+def _report_failure(error: Exception, exit_code: int, more: Sequence[str] = ()) -> int:
     write_errors([str(error), *more])
     return exit_code
 

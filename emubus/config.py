@@ -587,7 +587,7 @@ def _entities(
     if len(chosen) > 1:
         raise ConfigError(f"--config, {JSON_VARIABLE} and --queues exclude each other: give one of them")
     if not chosen:
-        return _mounted(limits, takes_profile)
+        return _mounted_entities(limits, takes_profile)
     found = _with_source(_of_source(queues, inline, named, limits, takes_profile), chosen[0])
     if _is_there(MOUNTED_CONFIG_FILE) and named != MOUNTED_CONFIG_FILE:
         note = f"{MOUNTED_CONFIG_FILE} is not used: the entities are from {found.source}"
@@ -613,7 +613,7 @@ def _is_there(path: Path) -> bool:
     return True
 
 
-def _mounted(limits: Limits, takes_profile: bool) -> Entities:
+def _mounted_entities(limits: Limits, takes_profile: bool) -> Entities:
     """The entities of the file at the path of Microsoft's emulator, else the default queue.
 
     ConfigError where something is there and can't be used: Docker makes a folder of a bind mount whose file is missing,

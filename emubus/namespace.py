@@ -121,32 +121,32 @@ class HostedNamespace:
     @property
     def broker(self) -> Broker:
         """The entities and their messages; RuntimeError before it is opened."""
-        return _opened(self._broker)
+        return _of_started(self._broker)
 
     @property
     def amqp(self) -> AmqpServer:
         """Its AMQP connections; RuntimeError before it is opened."""
-        return _opened(self._amqp)
+        return _of_started(self._amqp)
 
     @property
     def sampler(self) -> Sampler:
         """Its figures over time; RuntimeError before it is opened."""
-        return _opened(self._sampler)
+        return _of_started(self._sampler)
 
     @property
     def snapshots(self) -> Snapshots:
         """Its snapshots; RuntimeError before it is opened."""
-        return _opened(self._snapshots)
+        return _of_started(self._snapshots)
 
     @property
     def roles(self) -> Roles:
         """The roles of its identities; RuntimeError before it is opened."""
-        return _opened(self._roles)
+        return _of_started(self._roles)
 
     @property
     def services(self) -> Services:
         """What the HTTP adapter works with; RuntimeError before it is opened."""
-        return _opened(self._services)
+        return _of_started(self._services)
 
     def open_files(self) -> None:
         """Lock the data folder and open the stores, once, on any thread: that waits for the disk.
@@ -375,7 +375,7 @@ class HostedNamespace:
             raise
 
 
-def _opened(part: T | None) -> T:
+def _of_started(part: T | None) -> T:
     if part is None:
         raise RuntimeError("the server has not been started")
     return part

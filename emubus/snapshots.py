@@ -187,7 +187,7 @@ class Snapshots:
         try:
             await asyncio.to_thread(_make_empty, draft)
             await unpack(archive, draft, bytes_max)
-            snapshot = await asyncio.to_thread(_checked, draft, name)
+            snapshot = await asyncio.to_thread(_restorable, draft, name)
             return await asyncio.to_thread(self._publish, draft, snapshot)
         except (UnusableArchive, UnsoundSnapshot, *DAMAGED) as error:
             raise BrokerError(Condition.ARGUMENT_ERROR, f"The archive is not a snapshot: {error}") from error
@@ -399,7 +399,7 @@ def _snapshot(values: Mapping[str, object], name: SnapshotName) -> Snapshot:
     return Snapshot(name=name, **numbers)
 
 
-def _checked(draft: Path, name: SnapshotName) -> Snapshot:
+def _restorable(draft: Path, name: SnapshotName) -> Snapshot:
     """The description in an archive, if it can be restored. UnsoundSnapshot, DAMAGED, OSError."""
     try:
         snapshot = _read(draft, name)

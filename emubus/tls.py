@@ -119,7 +119,7 @@ def certify(context: ssl.SSLContext, folder: Path, names: Sequence[str] = (), po
 def _load(context: ssl.SSLContext, authority: trustme.CA, hosts: Sequence[str], with_port: Sequence[str]) -> None:
     try:
         with tempfile.NamedTemporaryFile() as file:  # the ssl module reads certificates from files only
-            file.write(_issued(authority, hosts, with_port))
+            file.write(_issue(authority, hosts, with_port))
             file.flush()
             context.load_cert_chain(file.name)
     except OSError as error:
@@ -137,7 +137,7 @@ def _with_ports(hosts: Sequence[str], ports: Sequence[int] = ()) -> list[str]:
     return [f"{host}:{number}" for host in hosts if not host.startswith("*") for number in numbers]
 
 
-def _issued(authority: trustme.CA, hosts: Sequence[str], literal: Sequence[str]) -> bytes:
+def _issue(authority: trustme.CA, hosts: Sequence[str], literal: Sequence[str]) -> bytes:
     """A key and a certificate for `hosts` (names, `*.` names, IP addresses) and `literal` names, in PEM."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
@@ -302,7 +302,7 @@ def doubts_about_ca(path: Path) -> list[str]:
     except (OSError, ValueError) as error:
         raise TlsError(f"the development CA in {path.parent} can't be used: {error}") from error
     found = []
-    if fingerprint_of(certificate) not in _made():
+    if fingerprint_of(certificate) not in _fingerprints_made():
         found.append(f"this user's emubus has not noted in {_record()} that it made it")
     if status.st_uid != os.geteuid():
         found.append(f"its key {key} belongs to user {status.st_uid}")
@@ -317,7 +317,7 @@ def _record() -> Path:
     return (Path(given) if given else Path.home() / ".local" / "state") / "emubus" / "authorities"
 
 
-def _made() -> list[str]:
+def _fingerprints_made() -> list[str]:
     try:
         return _record().read_text(errors="replace").split()
     except (OSError, RuntimeError):  # there is none, or the user has no home
@@ -329,7 +329,7 @@ def _note_made(pem: bytes) -> None:
     with contextlib.suppress(OSError, RuntimeError):
         record = _record()
         record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        noted = [*_made(), fingerprint_of(x509_of(pem))][-AUTHORITIES_MAX:]
+        noted = [*_fingerprints_made(), fingerprint_of(x509_of(pem))][-AUTHORITIES_MAX:]
         _write(record, "".join(f"{each}\n" for each in noted).encode())
 
 

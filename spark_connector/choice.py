@@ -22,7 +22,7 @@ class EntityPattern:
 
     def matches(self, path: str) -> bool:
         """Whether the path of a queue, or of a subscription (`topic/Subscriptions/name`), matches."""
-        return _compiled(self.text).fullmatch(path) is not None
+        return _pattern(self.text).fullmatch(path) is not None
 
     @property
     def asks_subscriptions(self) -> bool:
@@ -34,7 +34,7 @@ class EntityPattern:
         if self._is_regex:
             return True
         of_topic = re.split(SUBSCRIPTIONS, self.text, maxsplit=1, flags=re.IGNORECASE)[0]
-        return self.asks_subscriptions and _compiled(of_topic).fullmatch(topic) is not None
+        return self.asks_subscriptions and _pattern(of_topic).fullmatch(topic) is not None
 
     @property
     def _is_regex(self) -> bool:
@@ -51,7 +51,7 @@ def parse_pattern(text: str) -> EntityPattern:
     if "$DeadLetterQueue".lower() in pattern.lower():
         raise ValueError("the option subQueue chooses dead-letter queues")
     try:
-        _compiled(pattern)
+        _pattern(pattern)
     except re.error as error:
         raise ValueError(str(error)) from None
     return EntityPattern(pattern)
@@ -81,7 +81,7 @@ class EntityChoice:
         return ", ".join([*self.paths, *like])
 
 
-def _compiled(text: str) -> re.Pattern[str]:
+def _pattern(text: str) -> re.Pattern[str]:
     if not text.startswith("^"):
         text = "".join(_WILD.get(each) or re.escape(each) for each in text)
     return re.compile(text, re.IGNORECASE)

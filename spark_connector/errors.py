@@ -42,8 +42,8 @@ class ConnectorError(Exception):
         self.retriable = retriable
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
-        return _restored, (self.code, self.text, self.condition, self.retriable)
+        return _unpickled, (self.code, self.text, self.condition, self.retriable)
 
 
-def _restored(code: Code, text: str, condition: str | None, retriable: bool) -> ConnectorError:
+def _unpickled(code: Code, text: str, condition: str | None, retriable: bool) -> ConnectorError:
     return ConnectorError(code, text, condition=condition, retriable=retriable)

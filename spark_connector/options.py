@@ -144,7 +144,7 @@ class Values:
         if not option.contexts & context:
             here, there = CONTEXT_NAMES[context], _names_of(option.contexts)
             raise _invalid(f"option {_spelt(name)} is for {there}, not for {here}: remove it")
-        value = _parsed(_spelt(name), option, text)
+        value = _parse_value(_spelt(name), option, text)
         if option.name in self._values and self._values[option.name] != value:
             raise _invalid(
                 f"options {self._names[option.name]} and {_spelt(name)} are the same option, given with two values: "
@@ -196,7 +196,7 @@ def _built(kind: type[T], values: Values, **own: Any) -> T:
 # ---- single options
 
 
-def _parsed(name: str, option: Option[T], text: str) -> T:
+def _parse_value(name: str, option: Option[T], text: str) -> T:
     try:
         return option.kind.parse(text)
     except ValueError as error:

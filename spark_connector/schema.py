@@ -177,12 +177,12 @@ def source_schema(*, of_several: bool = False) -> StructType:
 def source_columns(schema: StructType) -> tuple[Column, ...]:
     """The wanted columns in the schema's order; ConnectorError(SCHEMA_UNSUPPORTED) for the first that can't be read."""
     if not schema.fields:
-        raise _unsupported("a read needs at least one column in .schema(…)")
+        raise _schema_error("a read needs at least one column in .schema(…)")
     seen: dict[str, str] = {}
     for field in schema.fields:
         _check_source_field(field)
         if field.name.lower() in seen:
-            raise _unsupported(f"columns {seen[field.name.lower()]!r} and {field.name!r} in .schema(…) are the same")
+            raise _schema_error(f"columns {seen[field.name.lower()]!r} and {field.name!r} in .schema(…) are the same")
         seen[field.name.lower()] = field.name
     return tuple(columns_of(schema))
 
@@ -190,16 +190,16 @@ def source_columns(schema: StructType) -> tuple[Column, ...]:
 def _check_source_field(field: StructField) -> None:
     if field.name.lower() == ENTITY_COLUMN:
         if not isinstance(field.dataType, StringType):
-            raise _unsupported(f"column {field.name!r} can't be {_sql_type_name(field.dataType)}: declare it STRING")
+            raise _schema_error(f"column {field.name!r} can't be {_sql_type_name(field.dataType)}: declare it STRING")
         return
     column = _SOURCE_BY_NAME.get(field.name.lower())
     if column is None:
-        raise _unsupported(
+        raise _schema_error(
             f"a Service Bus source has no column {field.name!r}{_suggestion(field.name, _source_column_names())}"
         )
     if field.dataType.simpleString() not in SOURCE_TYPES[column.name]:
         shown = " or ".join(_sql_type_name(known) for known in column.types)
-        raise _unsupported(f"column {field.name!r} can't be {_sql_type_name(field.dataType)}: declare it {shown}")
+        raise _schema_error(f"column {field.name!r} can't be {_sql_type_name(field.dataType)}: declare it {shown}")
 
 
 # ---- the sink
@@ -227,7 +227,7 @@ def sink_fields(schema: StructType, *, entity: str | None, ignore_read_only: boo
             _check_left_out(field.name, ignore_read_only)
             continue
         if column.name in found:
-            raise _unsupported(
+            raise _schema_error(
                 f"columns {found[column.name].name!r} and {field.name!r} are the same to a Service Bus sink"
             )
         if column.name == "entity" and entity is not None:
@@ -235,7 +235,7 @@ def sink_fields(schema: StructType, *, entity: str | None, ignore_read_only: boo
         _check_sink_field(column, field)
         found[column.name] = SinkField(column.name, index, field.name)
     if "body" not in found:
-        raise _unsupported("a write needs a column 'body' (or 'value') of type STRING or BINARY")
+        raise _schema_error("a write needs a column 'body' (or 'value') of type STRING or BINARY")
     if entity is None and "entity" not in found:
         raise ConnectorError(
             Code.OPTION_INVALID,
@@ -261,9 +261,9 @@ def origin_fields(schema: StructType, *, entity: str | None) -> tuple[SinkField,
 def _check_left_out(name: str, ignore_read_only: bool) -> None:
     """ConnectorError unless the column may be left out of messages."""
     if name.lower() not in _READ_ONLY_BY_LOWER:
-        raise _unsupported(f"a Service Bus sink has no column {name!r}{_suggestion(name, _sink_column_names())}")
+        raise _schema_error(f"a Service Bus sink has no column {name!r}{_suggestion(name, _sink_column_names())}")
     if not ignore_read_only:
-        raise _unsupported(
+        raise _schema_error(
             f"column {name!r} is set by the service: drop it, or leave it out with ignoreReadOnlyColumns=true"
         )
 
@@ -272,12 +272,12 @@ def _check_sink_field(column: SinkColumn, field: StructField) -> None:
     kind = field.dataType
     if not isinstance(kind, column.types):
         shown = " or ".join(_sql_class_name(known) for known in column.types)
-        raise _unsupported(f"column {field.name!r} is {_sql_type_name(kind)}: cast it to {shown}")
+        raise _schema_error(f"column {field.name!r} is {_sql_type_name(kind)}: cast it to {shown}")
     if isinstance(kind, MapType) and not (
         isinstance(kind.keyType, StringType) and isinstance(kind.valueType, MAP_VALUES)
     ):
         shown = ", ".join(_sql_class_name(known) for known in MAP_VALUES)
-        raise _unsupported(
+        raise _schema_error(
             f"column {field.name!r} is {_sql_type_name(kind)}: its keys must be STRING and its values one of {shown}"
         )
 
@@ -319,5 +319,5 @@ def _sql_class_name(kind: type[DataType]) -> str:
     return kind().simpleString().upper().split("(")[0]
 
 
-def _unsupported(text: str) -> ConnectorError:
+def _schema_error(text: str) -> ConnectorError:
     return ConnectorError(Code.SCHEMA_UNSUPPORTED, text)

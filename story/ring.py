@@ -203,7 +203,7 @@ class Story:
         before_count = self._message_count
         for event in events:
             kind, ref, numbers, messages, source, facts = event
-            data, kept_sizes, sizes = _kept(messages) if messages else (b"", (), ())
+            data, kept_sizes, sizes = _kept_bytes(messages) if messages else (b"", (), ())
             self._bytes += len(data)
             self._events.append((now, kind, ref, numbers, source, facts, data, kept_sizes, sizes))
             self._message_count += len(numbers) or 1
@@ -221,7 +221,7 @@ class Story:
         self._bytes -= len(data)
 
 
-def _kept(messages: Sequence[Message]) -> tuple[bytes, Sequence[int], Sequence[int]]:
+def _kept_bytes(messages: Sequence[Message]) -> tuple[bytes, Sequence[int], Sequence[int]]:
     """What is kept of messages: bytes, the size of each there, and the sizes that they had (() if these are theirs).
 
     The bytes of a run are copied into one object. Kept as they are, they would stay all over the heap, and each later

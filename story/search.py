@@ -78,7 +78,7 @@ def search(
         if sought.path is None or entry.path.lower() == sought.path.lower():
             _begin(entry, sought, keys, lost, sessions)
     _follow(entries, keys)
-    found = [each for each in _gathered(entries, keys, lost, sessions) if before is None or each.place < before]
+    found = [each for each in _found_among(entries, keys, lost, sessions) if before is None or each.place < before]
     return found if count_max is None else found[-count_max:]
 
 
@@ -158,7 +158,7 @@ def _follow(entries: Sequence[Entry], keys: set[Key]) -> None:
                 keys.add(entry.source)
 
 
-def _gathered(
+def _found_among(
     entries: Sequence[Entry], keys: set[Key], lost: set[tuple[int, int]], sessions: set[tuple[int, str]]
 ) -> list[Found]:
     found: list[Found] = []

@@ -93,16 +93,16 @@ async def trace(
 def trace_event(found: Found) -> TraceEvent:
     entry, message = found.entry, found.message
     if entry.kind is EventKind.ROUTED and message is not None:
-        return _routed(found, message)
+        return _routing_event(found, message)
     if entry.kind is EventKind.SENT:
-        return TraceEvent(found, _sent(found, message), is_bad=found.sequence_number is None)
+        return TraceEvent(found, _sent_text(found, message), is_bad=found.sequence_number is None)
     text = _TEXTS[entry.kind](entry.facts)
     if entry.kind is EventKind.FORWARDED and found.sequence_number is None:
         return TraceEvent(found, "Arrived from another entity as a duplicate and was dropped", is_bad=True)
     return TraceEvent(found, text, is_bad=entry.kind in _BAD)
 
 
-def _routed(found: Found, message: Message) -> TraceEvent:
+def _routing_event(found: Found, message: Message) -> TraceEvent:
     rules = found.entry.facts["rules"]
     assert isinstance(rules, Mapping)
     first: dict[str, Sequence[RuleDescription]] = dict(list(rules.items())[:VERDICTS_MAX])
@@ -116,7 +116,7 @@ def _routed(found: Found, message: Message) -> TraceEvent:
     return TraceEvent(found, f"{takers} of {len(rules)} subscriptions take the message{more}", verdicts)
 
 
-def _sent(found: Found, message: Message | None) -> str:
+def _sent_text(found: Found, message: Message | None) -> str:
     entry = found.entry
     by = f" by {entry.facts['by']}" if entry.facts.get("by") else ""
     if found.sequence_number is None:
@@ -174,7 +174,7 @@ def _dead_lettered(facts: Mapping[str, object]) -> str:
     return f"Dead-lettered{to}" + (f": {reason}" if reason else "")
 
 
-def _changed(verb: str) -> Callable[[Mapping[str, object]], str]:
+def _change_text(verb: str) -> Callable[[Mapping[str, object]], str]:
     def text(facts: Mapping[str, object]) -> str:
         properties = facts.get("properties")
         if not isinstance(properties, Mapping) or not properties:
@@ -201,8 +201,8 @@ _TEXTS: Final[Mapping[EventKind, _Text]] = {
     EventKind.LOCK_RENEWED: lambda facts: f"Lock renewed until {instant(facts['until_at'])}",
     EventKind.LOCK_EXPIRED: lambda _: "The lock expired: it counts as a delivery attempt",
     EventKind.COMPLETED: lambda _: "Completed",
-    EventKind.ABANDONED: _changed("Abandoned"),
-    EventKind.DEFERRED: _changed("Deferred"),
+    EventKind.ABANDONED: _change_text("Abandoned"),
+    EventKind.DEFERRED: _change_text("Deferred"),
     EventKind.RELEASED: lambda _: "Released: available again, no delivery attempt is counted",
     EventKind.EXPIRED: lambda _: "Expired and deleted: its time to live is over",
     EventKind.DEAD_LETTERED: _dead_lettered,

@@ -64,10 +64,10 @@ async def collect(sources: Sources) -> list[Family]:
     _of_ledger(sources.ledger, points)
     _of_the_rest(sources, points)
     found = [Family(metric, points[name]) for name, metric in METRICS.items() if name in points]
-    return found if sources.namespace is None else [_labelled(each, sources.namespace) for each in found]
+    return found if sources.namespace is None else [_with_namespace_label(each, sources.namespace) for each in found]
 
 
-def _labelled(family: Family, namespace: str) -> Family:
+def _with_namespace_label(family: Family, namespace: str) -> Family:
     """The family with one label more on each value."""
     metric = replace(family.metric, labels=(*family.metric.labels, "namespace"))
     return Family(metric, [((*labels, namespace), value) for labels, value in family.points])

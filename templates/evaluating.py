@@ -263,7 +263,7 @@ class Scope:
     def _own_function(self, tree: Call, function: Mapping[str, object]) -> object:
         """A user-defined one: it sees its arguments and other functions, but no variables."""
         declared = function.get("parameters") or []
-        names = [str(each.get("name", "")) if isinstance(each, dict) else "" for each in _listed(declared)]
+        names = [str(each.get("name", "")) if isinstance(each, dict) else "" for each in _list_or_empty(declared)]
         if len(tree.arguments) > len(names):
             raise Unresolved(f"{tree.written}() has {len(tree.arguments)} arguments; it takes {len(names)}")
         given = [self.run(each) for each in tree.arguments] + [None] * (len(names) - len(tree.arguments))
@@ -292,7 +292,7 @@ class Scope:
         raise (unknown_in(found) or Unknown(f"{quoted(found)} is no text")).needed()
 
 
-def _listed(value: object) -> list[object]:
+def _list_or_empty(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
@@ -331,10 +331,10 @@ def _truth(value: object, tree: Call) -> bool | Unknown:
 def _if(scope: Scope, tree: Call) -> object:
     test, yes, no = _needs(tree, 3)
     found = _truth(scope.run(test), tree)
-    return found if isinstance(found, Unknown) else _helped(scope, test, scope.run(yes if found else no))
+    return found if isinstance(found, Unknown) else _blamed_on_parameter(scope, test, scope.run(yes if found else no))
 
 
-def _helped(scope: Scope, test: Expression, value: object) -> object:
+def _blamed_on_parameter(scope: Scope, test: Expression, value: object) -> object:
     """An unknown value that is chosen because a parameter has none is laid to that one: `name ?? uniqueString(…)`."""
     missing = unknown_in(value) if scope.is_root else None
     if missing is None or missing.parameter:
@@ -371,7 +371,7 @@ def _coalesce(scope: Scope, tree: Call) -> object:
     for each in _needs(tree, 1, 1_000):
         found = scope.run(each)
         if found is not None:
-            return _helped(scope, tree.arguments[0], found)
+            return _blamed_on_parameter(scope, tree.arguments[0], found)
     return None
 
 
@@ -393,14 +393,14 @@ def _try_from_end(scope: Scope, tree: Call) -> object:
 
 
 def _parameter(scope: Scope, tree: Call) -> object:
-    return _named(scope.parameters, "parameter", scope.text(_needs(tree, 1)[0]))
+    return _value_named(scope.parameters, "parameter", scope.text(_needs(tree, 1)[0]))
 
 
 def _variable(scope: Scope, tree: Call) -> object:
-    return _named(scope.variables, "variable", scope.text(_needs(tree, 1)[0]))
+    return _value_named(scope.variables, "variable", scope.text(_needs(tree, 1)[0]))
 
 
-def _named(values: Mapping[str, Lazy], what: str, name: str) -> object:
+def _value_named(values: Mapping[str, Lazy], what: str, name: str) -> object:
     found = values.get(name.lower())
     if found is None:
         raise Unresolved(f"the template has no {what} '{name}'")

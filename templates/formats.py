@@ -27,11 +27,11 @@ def formatted(pattern: str | Mixed, given: Sequence[object], as_text: Callable[[
             continue
         if int(match[1]) >= len(given):
             raise Unresolved(f"format() has no argument for {match[0]} in {quoted(pattern)}")
-        found.append(_filled(given[int(match[1])], int(match[2] or 0), match[3] or "", as_text))
+        found.append(_padded_to_width(given[int(match[1])], int(match[2] or 0), match[3] or "", as_text))
     return text_from([*found, pattern[at:]])
 
 
-def _filled(value: object, width: int, spelling: str, as_text: Callable[[object], str | Mixed]) -> str | Mixed:
+def _padded_to_width(value: object, width: int, spelling: str, as_text: Callable[[object], str | Mixed]) -> str | Mixed:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     text = number_text(value, spelling) if spelling and is_number else as_text(value)  # type: ignore[arg-type]
     if isinstance(text, Mixed):

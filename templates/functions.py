@@ -206,7 +206,7 @@ def order_of(value: object) -> tuple[object, ...]:
     raise TypeError(f"{quoted(value)} can't be compared")
 
 
-def _compared(work: Callable[[object, object], bool]) -> Callable[[object, object], bool]:
+def _comparison(work: Callable[[object, object], bool]) -> Callable[[object, object], bool]:
     def compare(a: object, b: object) -> bool:
         if isinstance(a, str) != isinstance(b, str):
             raise TypeError("a text and a number can't be compared")
@@ -215,14 +215,14 @@ def _compared(work: Callable[[object, object], bool]) -> Callable[[object, objec
     return compare
 
 
-def _calculated(work: Callable[[int, int], int]) -> Function:
+def _calculation(work: Callable[[int, int], int]) -> Function:
     def calculate(a: int, b: int) -> int:
         return whole_number(work(a, b))
 
     return Function(("i", "i"), calculate)
 
 
-def _divided(a: int, b: int) -> int:
+def _divide_towards_zero(a: int, b: int) -> int:
     """Towards zero, as .NET divides."""
     found = abs(a) // abs(b)
     return found if (a < 0) == (b < 0) else -found
@@ -336,7 +336,7 @@ def _union(*given: object) -> object:
     if objects and len(objects) + sum(isinstance(each, Unknown) for each in given) == len(given):
         found: JsonObject = {}
         for each in objects:
-            found = _merged(found, each)
+            found = _merge_objects(found, each)
         partly = next((each for each in objects if isinstance(each, Partly)), None)
         missing = missing or (None if partly is None else partly.missing)
         return found if missing is None else Partly(found, missing.why, missing.parameter)
@@ -349,13 +349,13 @@ def _union(*given: object) -> object:
     raise TypeError("arrays and objects can't be united")
 
 
-def _merged(a: Mapping[str, object], b: Mapping[str, object]) -> JsonObject:
+def _merge_objects(a: Mapping[str, object], b: Mapping[str, object]) -> JsonObject:
     found = dict(a)
     proper = {name.lower(): name for name in a}
     for name, value in b.items():
         known = proper.get(name.lower(), name)
         old = found.get(known)
-        found[known] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+        found[known] = _merge_objects(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
     return found
 
 
@@ -562,7 +562,7 @@ def _guid(*given: str) -> str:
 
 
 FUNCTIONS: Final[Mapping[str, Function]] = {
-    "add": _calculated(lambda a, b: a + b),
+    "add": _calculation(lambda a, b: a + b),
     "array": Function(("v",), lambda value: value if isinstance(value, list) else [value], Takes.ALL),
     "base64": Function(("s",), lambda text: base64.b64encode(text.encode()).decode()),
     "base64tojson": Function(("s",), lambda text: _json(_of_base64(text))),
@@ -580,7 +580,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "datetimeadd": Function(("s", "s", "s?"), add_duration),
     "datetimefromepoch": Function(("i",), moment_of_epoch),
     "datetimetoepoch": Function(("s",), epoch_of),
-    "div": _calculated(_divided),
+    "div": _calculation(_divide_towards_zero),
     "empty": Function(("v",), _empty, Takes.ALL),
     "endswith": Function(("s", "s"), lambda text, end: text.lower().endswith(end.lower())),
     "equals": Function(("v", "v"), equal),
@@ -589,8 +589,8 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "flatten": Function(("a",), _flatten, Takes.INSIDE),
     "float": Function(("sn",), float),
     "format": Function(("s", "v*"), _format, Takes.ALL),
-    "greater": Function(("sn", "sn"), _compared(lambda a, b: bool(a > b))),  # type: ignore[operator]
-    "greaterorequals": Function(("sn", "sn"), _compared(lambda a, b: bool(a >= b))),  # type: ignore[operator]
+    "greater": Function(("sn", "sn"), _comparison(lambda a, b: bool(a > b))),  # type: ignore[operator]
+    "greaterorequals": Function(("sn", "sn"), _comparison(lambda a, b: bool(a >= b))),  # type: ignore[operator]
     "guid": Function(("s", "s*"), _guid),
     "indexfromend": Function(("a", "i"), _from_end, Takes.INSIDE),
     "indexof": Function(("sa", "v"), _index_of),
@@ -602,12 +602,12 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "last": Function(("sa",), _last, Takes.INSIDE),
     "lastindexof": Function(("sa", "v"), _last_index_of),
     "length": Function(("sao",), _length, Takes.INSIDE),
-    "less": Function(("sn", "sn"), _compared(lambda a, b: bool(a < b))),  # type: ignore[operator]
-    "lessorequals": Function(("sn", "sn"), _compared(lambda a, b: bool(a <= b))),  # type: ignore[operator]
+    "less": Function(("sn", "sn"), _comparison(lambda a, b: bool(a < b))),  # type: ignore[operator]
+    "lessorequals": Function(("sn", "sn"), _comparison(lambda a, b: bool(a <= b))),  # type: ignore[operator]
     "max": Function(("ia", "i*"), lambda *each: max(_numbers(each))),
     "min": Function(("ia", "i*"), lambda *each: min(_numbers(each))),
-    "mod": _calculated(lambda a, b: a - b * _divided(a, b)),
-    "mul": _calculated(lambda a, b: a * b),
+    "mod": _calculation(lambda a, b: a - b * _divide_towards_zero(a, b)),
+    "mul": _calculation(lambda a, b: a * b),
     "not": Function(("b",), lambda value: not value),
     "null": Function((), lambda: None),
     "objectkeys": Function(("o",), lambda value: sorted(value), Takes.INSIDE),
@@ -621,7 +621,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "split": Function(("s", "sa"), _split, Takes.TEXTS),
     "startswith": Function(("s", "s"), lambda text, start: text.lower().startswith(start.lower())),
     "string": Function(("v",), string, Takes.ALL),
-    "sub": _calculated(lambda a, b: a - b),
+    "sub": _calculation(lambda a, b: a - b),
     "substring": Function(("s", "i", "i?"), _substring),
     "take": Function(("sa", "i"), _take, Takes.INSIDE),
     "tolower": Function(("s",), lambda text: piecewise(text, str.lower), Takes.TEXTS),

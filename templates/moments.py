@@ -47,10 +47,10 @@ _DURATION: Final = re.compile(
 def moment_text(moment: datetime, spelling: str = SHORT) -> str:
     """A moment in a standard or a custom format of .NET."""
     pattern = _STANDARD.get(spelling, spelling)
-    return "".join(_written(moment, match) for match in _TOKEN.finditer(pattern))
+    return "".join(_token_text(moment, match) for match in _TOKEN.finditer(pattern))
 
 
-def _written(moment: datetime, match: re.Match[str]) -> str:
+def _token_text(moment: datetime, match: re.Match[str]) -> str:
     if match[3] is None:
         return next(each for each in (match[1], match[2], match[4], match[5], "") if each is not None)
     token, count = match[3][0], len(match[3])

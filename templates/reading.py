@@ -299,7 +299,7 @@ class _Template:
         """A given value, or the default in place of a null that a module is given."""
         if value is None and not raw.get("nullable") and "defaultValue" in raw and not is_root:
             return self.scope.value(raw["defaultValue"])
-        problem = _refused(name, raw, value)
+        problem = _value_refusal(name, raw, value)
         if problem and is_root and problem not in self._reading.problems:
             self._reading.problems.append(problem)
         return value
@@ -433,7 +433,7 @@ class _Template:
             self._reading.leave_out(label, error, path)
 
     def _declare(self, kind: Kind, instance: _Instance, label: str) -> None:
-        names = _divided(instance.names.get(), instance.kind.count("/"))
+        names = _names_in(instance.names.get(), instance.kind.count("/"))
         namespace, path = names[0], names[1:]
         if kind is Kind.NETWORK_RULES:
             path = ()
@@ -545,14 +545,14 @@ class _Template:
         return Partly({**whole, "id": self._id_of(found)}, "of the cloud")
 
     def _id_of(self, found: _Instance) -> object:
-        words = ", ".join(f"'{each}'" for each in _divided(found.names.get(), found.kind.count("/")))
+        words = ", ".join(f"'{each}'" for each in _names_in(found.names.get(), found.kind.count("/")))
         return found.scope.value(f"[resourceId('{found.kind}', {words})]") if "'" not in words[1:-1] else None
 
     def _instance_of(self, name: object) -> _Instance | None:
         instances = self.instances()
         if isinstance(name, str) and name.lower() in self._by_symbol:
             return self._by_symbol[name.lower()]
-        wanted_kind, wanted = _wanted(name)
+        wanted_kind, wanted = _reference_target(name)
         if not wanted:
             return None
         for each in instances:
@@ -620,7 +620,7 @@ def _argument(name: str, each: object, scope: Scope) -> Callable[[], object]:
     return make
 
 
-def _refused(name: str, raw: Mapping[str, object], value: object) -> str:
+def _value_refusal(name: str, raw: Mapping[str, object], value: object) -> str:
     """What the service says against a value of a parameter, or nothing."""
     if unknown_in(value) is not None or (value is None and raw.get("nullable")):
         return ""
@@ -729,7 +729,7 @@ def _depth_of(name: str | Mixed) -> int:
     return _name_text(name).count("/") + 1
 
 
-def _divided(name: object, count: int) -> tuple[str, ...]:
+def _names_in(name: object, count: int) -> tuple[str, ...]:
     """The names of the resources in a whole name, as many as its type has. Unresolved.
 
     The first, of the namespace, may be unknown. A tilde is a slash of an entity's name, as resource names have it.
@@ -754,7 +754,7 @@ def _behind_slash(pieces: tuple[str | Unknown, ...], at: int) -> bool:
     return any(isinstance(each, str) and "/" in each for each in pieces[:at])
 
 
-def _wanted(name: object) -> tuple[str, tuple[str, ...]]:
+def _reference_target(name: object) -> tuple[str, tuple[str, ...]]:
     """Type, or "", and key of what `reference` asks for."""
     key = _key(name)
     if "providers" not in key:

@@ -32,22 +32,22 @@ class JsonObject(Mapping[str, object]):
         return len(self._fields)
 
     def one(self, name: str, kind: type[T]) -> T:
-        return _typed(self._fields[name], kind)
+        return _of_kind(self._fields[name], kind)
 
     def optional(self, name: str, kind: type[T]) -> T | None:
         """The value of a field; None if it is null or absent."""
         value = self._fields.get(name)
-        return None if value is None else _typed(value, kind)
+        return None if value is None else _of_kind(value, kind)
 
     def number(self, name: str) -> float:
         """A number, whole or not."""
         value = self._fields[name]
-        return value if isinstance(value, int) else _typed(value, float)
+        return value if isinstance(value, int) else _of_kind(value, float)
 
     def list_of(self, name: str, kind: type[T]) -> list[T]:
         """The items of a list; none if it is null or absent."""
         items: object = self._fields.get(name)
-        return [] if items is None else [_typed(each, kind) for each in _typed(items, list)]
+        return [] if items is None else [_of_kind(each, kind) for each in _of_kind(items, list)]
 
     def object_of(self, name: str) -> JsonObject:
         """An object in this one; an empty one if it is null or absent."""
@@ -58,7 +58,7 @@ class JsonObject(Mapping[str, object]):
         return [JsonObject(each) for each in self.list_of(name, object)]
 
 
-def _typed(value: object, kind: type[T]) -> T:
+def _of_kind(value: object, kind: type[T]) -> T:
     if not isinstance(value, kind):
         raise TypeError(f"{value!r:.80} is not of type {kind.__name__}")
     return value

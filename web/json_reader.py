@@ -44,16 +44,16 @@ class JsonError(ValueError):
 
 def read_json(data: bytes | str, values_max: int = VALUES_MAX) -> object:
     """The value of a JSON text. JsonError."""
-    text = data if isinstance(data, str) else _decoded(data)
+    text = data if isinstance(data, str) else _utf8_text(data)
     if len(text) <= SHORT_CHARS_MAX:
         try:
-            return _checked(text, _SHORT.decode(text))
+            return _within_limits(text, _SHORT.decode(text))
         except (ValueError, RecursionError):
             pass  # the reader finds the place, and the words
     return _Reader(text, values_max).document()
 
 
-def _decoded(data: bytes) -> str:
+def _utf8_text(data: bytes) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -92,7 +92,7 @@ _SHORT: Final = json.JSONDecoder(
 )
 
 
-def _checked(text: str, value: object) -> object:
+def _within_limits(text: str, value: object) -> object:
     """The value, if it is within what the parser does not check. ValueError."""
     if text.count("[") + text.count("{") > DEPTH_MAX or _SURROGATE_ESCAPE.search(text) or not _is_whole(text):
         _check(value)

@@ -22,10 +22,10 @@ def json_pieces(value: object, *, is_ascii: bool = True) -> Iterator[bytes]:
     """The JSON of a value in UTF-8, in pieces; with `is_ascii` other characters are escaped."""
     parts: list[str] = []
     _write(value, parts, (_ASCII if is_ascii else _READABLE).encode)
-    return _joined(parts)
+    return _in_pieces(parts)
 
 
-def _joined(parts: Iterable[str]) -> Iterator[bytes]:
+def _in_pieces(parts: Iterable[str]) -> Iterator[bytes]:
     piece: list[str] = []
     size = 0
     for part in parts:

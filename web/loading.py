@@ -80,11 +80,11 @@ class Loader(Generic[T]):
             self.value, self.problem = task.result(), None
             return
         if self.problem is None:
-            log.error(f"{self._what} can't be loaded; it is tried again until it is", cause=_told(error))
-        self.problem = f"{self._what} can't be loaded: {_told(error)}"
+            log.error(f"{self._what} can't be loaded; it is tried again until it is", cause=_error_text(error))
+        self.problem = f"{self._what} can't be loaded: {_error_text(error)}"
         self._pause = self._clock.call_after(self._pause_ms, self._try)
         self._pause_ms = min(2 * self._pause_ms, PAUSE_MS_MAX)
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"

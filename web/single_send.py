@@ -33,7 +33,7 @@ async def send_each(broker: Broker, entity: Entity, encoded: Sequence[bytes]) ->
     sender.close()
     refusals = [sender.size_refusal(data, batch=False) for data in encoded]
     answers = [
-        _answer(error) if error is not None else _begun(entity, data)
+        _answer(error) if error is not None else _begin_send(entity, data)
         for data, error in zip(encoded, refusals, strict=True)
     ]
     return list(await asyncio.gather(*answers))
@@ -45,7 +45,7 @@ def _answer(sent: Sent) -> asyncio.Future[Sent]:
     return answer
 
 
-def _begun(entity: Entity, data: bytes) -> asyncio.Future[Sent]:
+def _begin_send(entity: Entity, data: bytes) -> asyncio.Future[Sent]:
     answer: asyncio.Future[Sent] = asyncio.get_running_loop().create_future()
     numbers: list[int | None] = []
 

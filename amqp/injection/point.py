@@ -179,26 +179,26 @@ class InjectionPoint:
 Work = Callable[[Done], None]
 
 
-def _refused(point: InjectionPoint, strike: Strike, work: Work, done: Done) -> None:
+def _refuse(point: InjectionPoint, strike: Strike, work: Work, done: Done) -> None:
     if strike.delay_ms:
         point.later(strike.delay_ms, partial(done, strike.error))
     else:
         done(strike.error)
 
 
-def _ended(point: InjectionPoint, strike: Strike, work: Work, done: Done) -> None:
+def _end_only(point: InjectionPoint, strike: Strike, work: Work, done: Done) -> None:
     point.end(strike)
 
 
-def _ignored(point: InjectionPoint, strike: Strike, work: Work, done: Done) -> None:
+def _ignore(point: InjectionPoint, strike: Strike, work: Work, done: Done) -> None:
     pass  # no outcome, ever
 
 
-def _held(point: InjectionPoint, strike: Strike, work: Work, done: Done) -> None:
+def _do_later(point: InjectionPoint, strike: Strike, work: Work, done: Done) -> None:
     point.later(strike.delay_ms, partial(work, done))
 
 
-def _delayed(point: InjectionPoint, strike: Strike, work: Work, done: Done) -> None:
+def _answer_later(point: InjectionPoint, strike: Strike, work: Work, done: Done) -> None:
     work(lambda error: ignore_timer(point.later(strike.delay_ms, partial(done, error))))
 
 
@@ -215,12 +215,12 @@ def _forgotten_and_detached(point: InjectionPoint, strike: Strike, work: Work, d
 
 
 EFFECTS: Final[Mapping[Effect, Callable[[InjectionPoint, Strike, Work, Done], None]]] = {
-    Effect.REFUSE: _refused,
-    Effect.DETACH: _ended,
-    Effect.CUT: _ended,
-    Effect.IGNORE: _ignored,
-    Effect.HOLD: _held,
-    Effect.DELAY: _delayed,
+    Effect.REFUSE: _refuse,
+    Effect.DETACH: _end_only,
+    Effect.CUT: _end_only,
+    Effect.IGNORE: _ignore,
+    Effect.HOLD: _do_later,
+    Effect.DELAY: _answer_later,
     Effect.FORGET: _forgotten,
     Effect.FORGET_AND_CUT: _forgotten_and_cut,
     Effect.FORGET_AND_DETACH: _forgotten_and_detached,

@@ -53,12 +53,12 @@ def _put_token(request: Request, put_token: PutToken, tracker: Tracker) -> Respo
             raise BrokerError(Condition.ARGUMENT_ERROR, "The body must be the token, as a string.")
         put_token(token, audience)
     except BrokerError as error:
-        return _refused(tracker.claimed(error, audience or ""))
+        return _refusal(tracker.claimed(error, audience or ""))
     # A success has no error-condition, not even an empty one: Python takes its presence for failure [wire 2.4].
     return Response({"status-code": Int(_ACCEPTED), "status-description": "Accepted"})
 
 
-def _refused(error: BrokerError) -> Response:
+def _refusal(error: BrokerError) -> Response:
     """A refusal. Java's SDK of the first generation needs a condition: without one it waits for its time-out.
 
     The condition has the newer spelling only, which Java reads first. The service writes `error-condition`, with which

@@ -181,10 +181,10 @@ def _check_generation(context: Context, request: Request) -> None:
 
 def refusal(request: Request, error: BrokerError) -> Response:
     """The response to a request that is refused because of `error`."""
-    return _response(request, _refused(error))
+    return _response(request, _refusal(error))
 
 
-def _refused(error: BrokerError) -> Result:
+def _refusal(error: BrokerError) -> Result:
     return Result(STATUS.get(error.condition, 500), EMPTY_BODY, error.description, error.condition.value)
 
 

@@ -66,13 +66,13 @@ async def peek(context: Context, body: Body) -> Result:
         budget -= len(message) + _PER_MESSAGE_BYTES
         if rows and budget < 0:
             break
-        rows.append(_peeked(message))
+        rows.append(_encoded_peeked(message))
     if not rows:
         return Result(NO_CONTENT, description="There are no messages to peek.")
     return Result(body=encoded_fields({"messages": encoded_list(rows)}))
 
 
-def _peeked(message: bytes) -> bytes:
+def _encoded_peeked(message: bytes) -> bytes:
     """`encoded_fields({"message": encode(message)})`, at a quarter of its cost: readers ask for each message."""
     size = len(message)
     if size <= _SHORT_MESSAGE_BYTES_MAX:
@@ -126,7 +126,7 @@ async def update_disposition(context: Context, body: Body) -> Result:
     return Result()
 
 
-def _suspended(body: Body) -> Outcome:
+def _dead_letter_outcome(body: Body) -> Outcome:
     return DeadLetter(
         body.text_or_none("deadletter-reason"),
         body.text_or_none("deadletter-description"),
@@ -139,7 +139,7 @@ _DISPOSITIONS: Final[Mapping[str, Callable[[Body], Outcome]]] = {
     "abandoned": lambda body: Abandon(body.property_changes("properties-to-modify")),
     "defered": lambda body: Defer(body.property_changes("properties-to-modify")),
     "deferred": lambda body: Defer(body.property_changes("properties-to-modify")),
-    "suspended": _suspended,
+    "suspended": _dead_letter_outcome,
 }
 
 

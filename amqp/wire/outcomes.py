@@ -23,13 +23,13 @@ COMPLETE: Final = Complete()
 RELEASE: Final = Release()
 
 
-def _modified(delivery: Pointer) -> Outcome:
+def _outcome_of_modified(delivery: Pointer) -> Outcome:
     remote = lib.pn_delivery_remote(delivery)
     changes = property_changes(value_of(lib.pn_disposition_annotations(remote)))
     return Defer(changes) if lib.pn_disposition_is_undeliverable(remote) else Abandon(changes)
 
 
-def _rejected(delivery: Pointer) -> Outcome:
+def _outcome_of_rejected(delivery: Pointer) -> Outcome:
     condition = lib.pn_disposition_condition(lib.pn_delivery_remote(delivery))
     return _dead_letter(
         _chars(lib.pn_condition_get_name(condition)),
@@ -53,8 +53,8 @@ def _dead_letter(name: str | None, text: str | None, info: object) -> Outcome:
 _OUTCOMES: Final[dict[int, Callable[[Pointer], Outcome]]] = {
     ACCEPTED: lambda _: COMPLETE,
     RELEASED: lambda _: RELEASE,
-    MODIFIED: _modified,
-    REJECTED: _rejected,
+    MODIFIED: _outcome_of_modified,
+    REJECTED: _outcome_of_rejected,
 }
 
 

@@ -119,14 +119,16 @@ def _last_activity(entity: Entity) -> int:
 
 def _is_in_use(entity: Entity) -> bool:
     """Whether an entity is used without anybody calling: a receiver waits, it forwards, or a message is scheduled."""
-    return entity.has_waiting_receivers or _forwards(entity) or any(_scheduled(handle) for handle in entity.partitions)
+    return (
+        entity.has_waiting_receivers or _forwards(entity) or any(_has_scheduled(handle) for handle in entity.partitions)
+    )
 
 
 def _forwards(entity: Entity) -> bool:
     return getattr(entity.description, "forward_to", None) is not None
 
 
-def _scheduled(handle: PartitionHandle) -> bool:
+def _has_scheduled(handle: PartitionHandle) -> bool:
     try:
         return handle.worker.counters(handle.queue_id).messages[Home.SCHEDULED] > 0
     except StoreError:

@@ -60,7 +60,7 @@ class Maintenance:
             doomed = self._with_subscriptions(namespace.find(path)[0])
         message_counts = {entity.queue_id: sum(entity.message_counts()) for entity in doomed}
         made: list[Description] = [entity.description for entity in doomed]
-        detached = _detached("was emptied")
+        detached = _detach_error("was emptied")
         for entity, before in self._administration.exchange(doomed, made, detached, keeps_numbers=True):
             if before is not None:
                 for new, old in zip(entity.partitions, before.partitions, strict=True):
@@ -78,12 +78,12 @@ class Maintenance:
         made: list[Description] = [*topology.queues, *topology.topics, *topology.subscriptions]
         doomed = _topics_first(self._namespace.entities())
         message_count = sum(sum(entity.message_counts()) for entity in doomed)
-        self._administration.exchange(doomed, made, _detached("was begun anew"))
+        self._administration.exchange(doomed, made, _detach_error("was begun anew"))
         return message_count
 
     def empty(self) -> None:
         """Delete all entities. Raises BrokerError (server-busy, P17)."""
-        self._administration.exchange(_topics_first(self._namespace.entities()), (), _detached("was deleted"))
+        self._administration.exchange(_topics_first(self._namespace.entities()), (), _detach_error("was deleted"))
 
     def start_over(self) -> int:
         """End all outages, set the clock to the machine's time, then `reset`.
@@ -164,7 +164,7 @@ def _topics_first(entities: Iterable[Entity]) -> Sequence[Entity]:
     return sorted(entities, key=lambda each: isinstance(each.description, SubscriptionDescription))
 
 
-def _detached(what: str) -> BrokerError:
+def _detach_error(what: str) -> BrokerError:
     return BrokerError(Condition.DETACH_FORCED, f"The entity {what}; attach again.")
 
 

@@ -359,7 +359,7 @@ def parse_message(data: bytes, size_bytes: int | None = None) -> Message:
     except DecodeError as error:
         raise decode_refusal(error) from None
     except IndexError:
-        raise _truncated(data) from None
+        raise _cut_off_error(data) from None
 
 
 def parse_sent(data: bytes, bounds: MessageBounds = STANDARD_BOUNDS) -> Message:
@@ -386,7 +386,7 @@ def parse_sent(data: bytes, bounds: MessageBounds = STANDARD_BOUNDS) -> Message:
     except DecodeError as error:
         raise decode_refusal(error) from None
     except IndexError:
-        raise _truncated(data) from None
+        raise _cut_off_error(data) from None
 
 
 def _parse_unusual(data: bytes, bounds: MessageBounds) -> Message:
@@ -405,7 +405,7 @@ def _parse_unusual(data: bytes, bounds: MessageBounds) -> Message:
     return Message(parsed.data, len(data), None, session_id, partition_key, parsed.application_at, parsed, message_id)
 
 
-def _truncated(data: bytes) -> BrokerError:
+def _cut_off_error(data: bytes) -> BrokerError:
     return decode_refusal(DecodeError(len(data), "the message is cut off"))
 
 

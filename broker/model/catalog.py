@@ -300,7 +300,7 @@ class Catalog:
             entries[path] = (
                 replace(known, queue_id=number, numbered_since=since, first_counters=first)
                 if known is not None and is_same(known.description, wanted)
-                else Entry(number, _renamed(self._as_known(wanted, now), wanted.name), created_at=now, updated_at=now)
+                else Entry(number, _with_name(self._as_known(wanted, now), wanted.name), created_at=now, updated_at=now)
             )
             placed[number] = self._add_rules(changes, entries[path])
             changes[ENTITIES, _row_key(entries[path].description)] = self._row(entries[path])
@@ -367,7 +367,7 @@ class Catalog:
         """Return the description with the known spelling of its name and the creation of its known rules."""
         known = self.entry(path_of(description))
         if known is not None:
-            description = _renamed(description, known.description.name)
+            description = _with_name(description, known.description.name)
         if isinstance(description, SubscriptionDescription):
             before = () if known is None else getattr(known.description, "rules", ())
             description = replace(description, rules=with_creation_instants(description.rules, before, now))
@@ -405,7 +405,7 @@ class Catalog:
         """Add the changes of an entity's rules; return its rules by the places that they then have."""
         known = self._rules.get(entry.queue_id, {})
         rules = entry.description.rules if isinstance(entry.description, SubscriptionDescription) else ()
-        placed = _placed(rules, known)
+        placed = _in_places(rules, known)
         for place in known.keys() - placed.keys():
             changes[_rule_row(entry.queue_id, place)] = None
         for place, rule in placed.items():
@@ -512,7 +512,7 @@ def _number(value: object) -> int:
     return value
 
 
-def _renamed(description: Description, name: str) -> Description:
+def _with_name(description: Description, name: str) -> Description:
     return replace(description, name=name)
 
 
@@ -552,7 +552,7 @@ CATALOG_UPGRADES: Final[Upgrades] = {4: _rules_of_their_own, 5: _exact_keys}
 """What a start does with the rows of an older format."""
 
 
-def _placed(rules: Sequence[RuleDescription], known: PlacedRules) -> PlacedRules:
+def _in_places(rules: Sequence[RuleDescription], known: PlacedRules) -> PlacedRules:
     """Return rules by rising places: a known rule, or one of its name, has its place, a new one the next place.
 
     Where that would change their order, all get new places.

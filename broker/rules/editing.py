@@ -51,7 +51,8 @@ def changed_message(
     try:
         for section, rank in ((Section.HEADER, HEADER), (Section.PROPERTIES, PROPERTIES)):
             values = {
-                known.position: _encoded(known, system[known.name]) for known in _properties_of_section(section, system)
+                known.position: _encoded_field(known, system[known.name])
+                for known in _properties_of_section(section, system)
             }
             if section is Section.PROPERTIES and "TimeToLive" in system:
                 values |= _expiry(message, system["TimeToLive"])
@@ -95,7 +96,7 @@ def _in_ms(span: Span) -> int:
     return max(span // TICKS_PER_MS, 1)
 
 
-def _encoded(known: SystemProperty, value: Value) -> bytes:
+def _encoded_field(known: SystemProperty, value: Value) -> bytes:
     """Encode a field of the header or the properties."""
     if isinstance(value, Span):
         return encode(Uint(min(_in_ms(value), _TTL_MS_MAX)))

@@ -83,7 +83,7 @@ _UINT64_MAX: Final = 2**64 - 1
 # ---------------------------------------------------------------- kinds
 
 
-def _described(value: Any) -> Value:
+def _value_of_described(value: Any) -> Value:
     """Convert a described value: .NET sends types that AMQP lacks this way."""
     convert = _DESCRIBED.get(value.descriptor) if isinstance(value.descriptor, Symbol) else None
     return convert(value.value) if convert is not None else OPAQUE
@@ -114,7 +114,7 @@ _NORMALISERS: Final[Mapping[type[Any], Callable[[Any], Value]]] = {
     **dict.fromkeys((Decimal32, Decimal64, Decimal128), _decimal),
     Symbol: str,
     Timestamp: lambda ms: Instant(ms * TICKS_PER_MS),
-    Described: _described,
+    Described: _value_of_described,
 }
 
 
@@ -288,7 +288,7 @@ def multiply(left: Value, right: Value) -> Value:
     if result is None:
         span, factor = (left, right) if type(left) is Span else (right, left)
         if type(span) is Span and _converts_to_double(factor):
-            return _scaled(int(span) * numbers.double_of(factor))
+            return _span_of_ticks(int(span) * numbers.double_of(factor))
     return result
 
 
@@ -299,7 +299,7 @@ def divide(left: Value, right: Value) -> Value:
         if type(right) is Span:
             return numbers.divide_doubles(float(left), float(right))
         if _converts_to_double(right):
-            return _scaled(numbers.divide_doubles(float(left), numbers.double_of(right)))
+            return _span_of_ticks(numbers.divide_doubles(float(left), numbers.double_of(right)))
     return result
 
 
@@ -326,7 +326,7 @@ def _converts_to_double(value: Value) -> bool:
     return type(value) is Char or bool(_kind(type(value), 0) & (_INTEGER | _REAL))
 
 
-def _scaled(ticks: float) -> Span:
+def _span_of_ticks(ticks: float) -> Span:
     if not -(2.0**63) <= ticks < 2.0**63:  # also NaN
         raise FilterException(_TOO_LONG)
     return _span(round(ticks))

@@ -95,7 +95,7 @@ class BrokerMove(Refusing):
         for link in self.links_of(key):
             if self.word("locks") == "forgotten":
                 link.forget_locks()
-            link.detach(service_errors.session_lock_lost() if link.holds_session else _moved(link))
+            link.detach(service_errors.session_lock_lost() if link.holds_session else _moved_error(link))
 
     def links_of(self, key: str) -> list[Link]:
         found = (link for connection in self.on.network.connections() for link in connection.links)
@@ -120,7 +120,7 @@ class EntityChanged(Behaviour):
                 if self.on.record(key_of(link.address), "link detached"):
                     if self.word("locks") == "forgotten":
                         link.forget_locks()
-                    link.detach(_moved(link))
+                    link.detach(_moved_error(link))
 
 
 class SessionMoved(Behaviour):
@@ -214,7 +214,7 @@ class PhantomNotFound(Behaviour):
         return Strike(Effect.REFUSE, texts.missing_for_now(on.broker.namespace.name_of(attempt.address)))
 
 
-def _moved(link: Link) -> BrokerError:
+def _moved_error(link: Link) -> BrokerError:
     return service_errors.link_closed(link.name, sends=link.sends)
 
 

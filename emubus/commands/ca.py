@@ -161,7 +161,7 @@ def install(path: Path, stores: Sequence[TrustStore] = STORES) -> int:
     here = [store for store in stores if shutil.which(store.program) is not None]
     failed = False
     for store in here:
-        problem = _added(store, path)
+        problem = _add_to_store(store, path)
         failed = failed or problem is not None
         result = f"trusts {path} now ({store.clients})" if problem is None else f"could not be changed: {problem}"
         write_lines([f"{store.name}: {result}"])
@@ -173,7 +173,7 @@ def install(path: Path, stores: Sequence[TrustStore] = STORES) -> int:
     return EXIT_FAILED if failed else EXIT_OK
 
 
-def _added(store: TrustStore, path: Path) -> str | None:
+def _add_to_store(store: TrustStore, path: Path) -> str | None:
     """Add the CA to a store; what went wrong, None if nothing did."""
     command = [part.format(ca=path) for part in store.command]
     try:

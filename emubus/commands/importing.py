@@ -243,12 +243,12 @@ def _into_server(parsed: Parsed, resources: Resources, entities: Sequence[Descri
     except (ValueError, CaError) as error:
         raise ConfigError(str(error)) from error
     try:
-        done = _Done(_applied(server, resources, sets_targets=not parsed.messages, whole_rules=bool(entities)))
+        done = _Done(_apply(server, resources, sets_targets=not parsed.messages, whole_rules=bool(entities)))
         if parsed.messages:
             copied = _copy_messages(parsed, address, entities)
             done.passed_over += copied.passed_over
             done.counts = {path: count for path, count in copied.counts.items() if count}
-            later = _applied(server, resources, sets_targets=True, whole_rules=bool(entities))
+            later = _apply(server, resources, sets_targets=True, whole_rules=bool(entities))
             done.results = [_later(*pair) for pair in zip(done.results, later, strict=False)]
     except BrokerError as error:
         raise CommandError(error.description) from error
@@ -258,7 +258,7 @@ def _into_server(parsed: Parsed, resources: Resources, entities: Sequence[Descri
     return done
 
 
-def _applied(server: RemoteEmubus, resources: Resources, *, sets_targets: bool, whole_rules: bool) -> list[Result]:
+def _apply(server: RemoteEmubus, resources: Resources, *, sets_targets: bool, whole_rules: bool) -> list[Result]:
     from ..declared.applying import left_out
 
     results = server.apply(resources.declared, whole_rules=whole_rules, sets_targets=sets_targets)

@@ -229,7 +229,7 @@ def parse_line(command: click.Group, given: Sequence[str]) -> Parsed:
             prog, own = f"{prog} {name}", below
         assert isinstance(own, _Made)
         if ctx.args:
-            raise click.UsageError(f"{_quoted(ctx.args)} is more than `{usage(own.declared)}` takes")
+            raise click.UsageError(f"{_words_in_quotes(ctx.args)} is more than `{usage(own.declared)}` takes")
     except Exit as ended:
         raise SystemExit(ended.exit_code) from None
     except click.UsageError as error:
@@ -239,7 +239,7 @@ def parse_line(command: click.Group, given: Sequence[str]) -> Parsed:
     return own.declared.parsed({name: [*value] if name in many else value for name, value in given_values.items()})
 
 
-def _quoted(words: Sequence[str]) -> str:
+def _words_in_quotes(words: Sequence[str]) -> str:
     return " ".join(f"'{each}'" for each in words)
 
 

@@ -62,7 +62,7 @@ def schema() -> JsonSchema:
     namespace = _object(
         {
             "Name": _TEXT,
-            "Queues": _list(_object({"Name": _TEXT, "Properties": _stored(QUEUE_PROPERTIES)}, "Name")),
+            "Queues": _list(_object({"Name": _TEXT, "Properties": _schema_with_keys(QUEUE_PROPERTIES)}, "Name")),
             "Topics": _list(_topic()),
             KEYS: _list(_key()),
             "Profile": {"enum": [*Profile]},
@@ -89,7 +89,7 @@ def _topic() -> JsonSchema:
     return _object(
         {
             "Name": _TEXT,
-            "Properties": _stored(TOPIC_PROPERTIES),
+            "Properties": _schema_with_keys(TOPIC_PROPERTIES),
             "Subscriptions": _list(subscription),
         },
         "Name",
@@ -127,7 +127,7 @@ def _identity() -> JsonSchema:
     return _object({**texts, "Roles": _list(role)}, "ClientId")
 
 
-def _stored(table: Properties) -> JsonSchema:
+def _schema_with_keys(table: Properties) -> JsonSchema:
     return _object({**_properties(table), KEYS: _list(_key())})
 
 

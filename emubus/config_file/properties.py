@@ -40,13 +40,13 @@ ROWS: Final[Properties] = {row.name: row for row in PROPERTIES}
 """All rows by their names."""
 
 
-def _named(kind: type[EntityDescription]) -> Properties:
+def _by_service_name(kind: type[EntityDescription]) -> Properties:
     return {row.name: row for row in PROPERTIES_OF[kind]}
 
 
-QUEUE_PROPERTIES: Final = _named(QueueDescription)
-TOPIC_PROPERTIES: Final = _named(TopicDescription)
-SUBSCRIPTION_PROPERTIES: Final = _named(SubscriptionDescription)
+QUEUE_PROPERTIES: Final = _by_service_name(QueueDescription)
+TOPIC_PROPERTIES: Final = _by_service_name(TopicDescription)
+SUBSCRIPTION_PROPERTIES: Final = _by_service_name(SubscriptionDescription)
 DOCUMENTED: Final = {
     "default_ttl_ms": Range(5 * MINUTE_MS, HOUR_MS),
     "duplicate_window_ms": Range(5 * SECOND_MS, 5 * MINUTE_MS),

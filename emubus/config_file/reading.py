@@ -424,7 +424,9 @@ class _Reader:
             row, name = ROWS.get(violation.property), violation.property
             if row is None or row.is_microsofts or name not in places:
                 continue
-            if not is_original and all(name in _refused(judge(as_written, each)) for each in LIMITS.values()):
+            if not is_original and all(
+                name in _refused_properties(judge(as_written, each)) for each in LIMITS.values()
+            ):
                 continue  # no tier has such a value: a mistake
             problem = f"is {violation.value}; allowed is {violation.allowed} (profile {self.limits.profile})"
             places[name].warn(f"{problem}: it is passed over")
@@ -495,7 +497,7 @@ def _refuse_no_host(cursor: Cursor, name: str) -> None:
         place.note(error.description)
 
 
-def _refused(violations: Iterable[Violation]) -> set[str]:
+def _refused_properties(violations: Iterable[Violation]) -> set[str]:
     return {each.property for each in violations}
 
 

@@ -76,7 +76,7 @@ def _copy(reading: Connection, writing: Connection, path: str, copied: Copied) -
     refusals: list[ConnectorError] = []
     sender: Sender | None = None
     try:
-        for message in _peeked(reading.management(path)):
+        for message in _peek_all(reading.management(path)):
             if head(message).state not in (_ACTIVE, _SCHEDULED):
                 deferred += 1
                 continue
@@ -98,7 +98,7 @@ def _copy(reading: Connection, writing: Connection, path: str, copied: Copied) -
         copied.passed_over.append(f"messages of {path}: {refusals[0].text}")
 
 
-def _peeked(reading: Management) -> Iterator[bytes]:
+def _peek_all(reading: Management) -> Iterator[bytes]:
     """All messages of an entity, by sequence number."""
     number = 0
     while (reply := reading.peek(number, PAGE)) is not None:
@@ -110,4 +110,4 @@ def _peeked(reading: Management) -> Iterator[bytes]:
 
 
 def _has_messages(reading: Connection, path: str) -> bool:
-    return next(_peeked(reading.management(path)), None) is not None
+    return next(_peek_all(reading.management(path)), None) is not None

@@ -104,7 +104,7 @@ class _Reader:
         kind, names = _NAMES[word]
         inputs = _plain(resource.get("inputs")) or {}
         outputs = _plain(resource.get("outputs")) or {}
-        placed = _placed(resource, kind)
+        placed = _place_by_id(resource, kind)
         if placed is None:
             found = [inputs.get(each, outputs.get(each)) for each in names]
             if word == "DefaultRule":
@@ -133,10 +133,12 @@ class _Reader:
         shown = self._without_secrets(
             {each: value for each, value in given.items() if each not in above_names}, what, origin
         )
-        properties, unread = properties_of(row, {snake(each): _snaked(value) for each, value in shown.items()})
+        properties, unread = properties_of(
+            row, {snake(each): _with_snake_names(value) for each, value in shown.items()}
+        )
         for each in unread:
             self._pass_over(what, f"the property {each} is not read", origin, is_entity=False)
-        placed = _placed(resource, row.kind)
+        placed = _place_by_id(resource, row.kind)
         if placed is None:
             name = inputs.get("name", outputs.get("name"))
             above = parse_id(str(inputs.get(camel_name(row.parent)) or ""))
@@ -180,7 +182,7 @@ def _is_hidden(value: object, path: str, hidden: list[str]) -> bool:
     return value is HIDDEN
 
 
-def _placed(resource: JsonObject, kind: Kind) -> tuple[str, tuple[str, ...]] | None:
+def _place_by_id(resource: JsonObject, kind: Kind) -> tuple[str, tuple[str, ...]] | None:
     """Namespace and path by the resource's id."""
     known = parse_id(str(resource.get("id") or ""))
     return None if known is None or known[0] is not kind else (known[1], known[2])
@@ -188,19 +190,19 @@ def _placed(resource: JsonObject, kind: Kind) -> tuple[str, tuple[str, ...]] | N
 
 def _plain(value: object) -> dict[str, object] | None:
     """The members of an object with secrets opened, if the export shows them."""
-    opened = _opened(value)
+    opened = _without_secret_mark(value)
     return {str(name): each for name, each in opened.items()} if isinstance(opened, dict) else None
 
 
-def _opened(value: object) -> object:
+def _without_secret_mark(value: object) -> object:
     if value == _UNKNOWN:
         return HIDDEN
     if isinstance(value, list):
-        return [_opened(each) for each in value]
+        return [_without_secret_mark(each) for each in value]
     if not isinstance(value, dict):
         return value
     if value.get(SIGNATURE) != _SECRET:
-        return {name: _opened(each) for name, each in value.items()}
+        return {name: _without_secret_mark(each) for name, each in value.items()}
     text = value.get("plaintext")
     if not isinstance(text, str):
         return HIDDEN
@@ -211,10 +213,10 @@ def _opened(value: object) -> object:
     return found
 
 
-def _snaked(value: object) -> object:
+def _with_snake_names(value: object) -> object:
     """The members of a block by Terraform's names; those that users choose, below `properties`, stay."""
     if isinstance(value, list):
-        return [_snaked(each) for each in value]
+        return [_with_snake_names(each) for each in value]
     if not isinstance(value, dict):
         return value
     return {snake(str(name)): each for name, each in value.items()}

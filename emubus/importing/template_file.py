@@ -36,13 +36,13 @@ def read_template_file(path: Path, parameters: Path | None) -> Evaluated:
             source = parameters
             given = parameters_in(_parameters(parameters))
         source = path
-        root = _parsed(path)
+        root = _json_of_file(path)
         found = evaluate(
             _object(plain(root), path),
             given,
             stand_ins=True,
             locate=lambda at: Origin(str(path), line_of(root, at) if path.suffix not in _BICEP else None, at),
-            linked=lambda relative: _linked(path.parent / relative),
+            linked=lambda relative: _linked_template(path.parent / relative),
         )
     except (Unresolved, TooMuch) as error:
         raise CommandError(f"{source}: {error}", EXIT_USAGE) from error
@@ -53,13 +53,13 @@ def read_template_file(path: Path, parameters: Path | None) -> Evaluated:
 
 
 def _parameters(path: Path) -> Mapping[str, object]:
-    found = _object(plain(_parsed(path)), path)
+    found = _object(plain(_json_of_file(path)), path)
     inner = found.get("parametersJson") if path.suffix == ".bicepparam" else None
     return found if inner is None else _object(json.loads(str(inner)), path)
 
 
-def _linked(path: Path) -> Mapping[str, object] | None:
-    return _object(plain(_parsed(path)), path) if path.is_file() else None
+def _linked_template(path: Path) -> Mapping[str, object] | None:
+    return _object(plain(_json_of_file(path)), path) if path.is_file() else None
 
 
 def _object(value: object, path: Path) -> Mapping[str, object]:
@@ -69,8 +69,8 @@ def _object(value: object, path: Path) -> Mapping[str, object]:
     return members
 
 
-def _parsed(path: Path) -> JsonNode:
-    text = _compiled(path) if path.suffix in _BICEP else _text(path)
+def _json_of_file(path: Path) -> JsonNode:
+    text = _compile_bicep(path) if path.suffix in _BICEP else _text(path)
     if len(text) > TEMPLATE_CHARS_MAX:
         raise ConfigError(f"{path} has more than {TEMPLATE_CHARS_MAX} characters; that is no template")
     try:
@@ -89,7 +89,7 @@ def _text(path: Path) -> str:
         raise ConfigError(f"{path} is not JSON: it is no UTF-8 ({error.reason} at byte {error.start})") from error
 
 
-def _compiled(path: Path) -> str:
+def _compile_bicep(path: Path) -> str:
     """The JSON of a Bicep file, by the compiler that is on PATH."""
     if not path.is_file():
         raise ConfigError(f"{path} can't be read: there is no such file")

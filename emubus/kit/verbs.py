@@ -153,7 +153,9 @@ class Verbs(ConditionVerbs):
             if seen == asked:
                 return counts
             if perf_counter() > ends:
-                raise AssertionError(f"'{path}' has {_counted(seen)} after {timeout_s:g} s; awaited: {_counted(asked)}")
+                raise AssertionError(
+                    f"'{path}' has {_counts_text(seen)} after {timeout_s:g} s; awaited: {_counts_text(asked)}"
+                )
             pause.wait(POLL_S)
 
     # ---- what happened
@@ -183,7 +185,7 @@ class Verbs(ConditionVerbs):
         `message` is a message id, a message of an SDK, or one that was peeked; a sequence number needs the `path` of
         its entity. Without any of them these are the last events of all messages. BrokerError if none are kept.
         """
-        number, message_id = _named(message)
+        number, message_id = _number_and_id(message)
         asked = {
             "entity": path,
             "sequence_number": number if sequence_number is None else sequence_number,
@@ -234,7 +236,7 @@ def verdict_text(verdict: SubscriptionVerdict) -> str:
     return refusal_text(verdict.subscription, verdict.rules)
 
 
-def _named(message: object) -> tuple[int | None, str | None]:
+def _number_and_id(message: object) -> tuple[int | None, str | None]:
     """The sequence number and the id by which a message is found."""
     if message is None or isinstance(message, str):
         return None, message
@@ -253,5 +255,5 @@ def _same(path: str, other: str) -> bool:
     return first == second
 
 
-def _counted(counts: Mapping[str, int]) -> str:
+def _counts_text(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items())

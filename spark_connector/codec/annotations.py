@@ -95,7 +95,7 @@ def _walk(data: bytes, value_at: int, stop: int, places: list[tuple[int, str, in
             raise ValueError(f"an annotation ends at {pos}, the section at {stop}")
         code = data[entry_at]
         if position >= 0 and code != 0x40:
-            found[position] = _wanted(data, entry_at, pos, position)
+            found[position] = _column_value(data, entry_at, pos, position)
         if places is not None:
             if code in _FORMATS:
                 places.append((entry_at + 1, _FORMATS[code], position))
@@ -109,7 +109,7 @@ def _walk(data: bytes, value_at: int, stop: int, places: list[tuple[int, str, in
     return sequence_number, enqueued, state, scheduled, enqueued_number, key, source  # type: ignore[return-value]
 
 
-def _wanted(data: bytes, entry_at: int, end: int, position: int) -> int | bytes:
+def _column_value(data: bytes, entry_at: int, end: int, position: int) -> int | bytes:
     """Return the value at `entry_at` as a column takes it."""
     value, _ = decode_exactly(data, entry_at, end)
     if position >= PARTITION_KEY:

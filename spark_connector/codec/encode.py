@@ -149,11 +149,13 @@ def _invalid(place: str, value: object, problem: object) -> ConnectorError:
     return ConnectorError(Code.VALUE_INVALID, f"{place} cannot be sent: {shown!r:.80}: {problem}")
 
 
-def _unsupported(name: str, kind: object, possible: str) -> ConnectorError:
+def _type_error(name: str, kind: object, possible: str) -> ConnectorError:
     return ConnectorError(Code.SCHEMA_UNSUPPORTED, f"column {name} is {kind}; it must be {possible}")
 
 
-def _encoded(place: _Place, values: Sequence[Any], encoder: Callable[[Any], bytes], null: bytes = b"") -> list[bytes]:
+def _encode_each(
+    place: _Place, values: Sequence[Any], encoder: Callable[[Any], bytes], null: bytes = b""
+) -> list[bytes]:
     """Return each value encoded; equal ones are encoded once. Raises ConnectorError(VALUE_INVALID)."""
     table: dict[Any, bytes] = {None: null}
     for value in set(values):
@@ -172,12 +174,12 @@ def _annotations(keys: Sequence[bytes | None] | None, scheduled: Sequence[int | 
     by_key = (
         repeat(b"")
         if keys is None
-        else _encoded(_in_column("partitionKey"), keys, lambda k: _PARTITION_KEY + _identifier(k))
+        else _encode_each(_in_column("partitionKey"), keys, lambda k: _PARTITION_KEY + _identifier(k))
     )
     by_time = (
         repeat(b"")
         if scheduled is None
-        else _encoded(_in_column("scheduledEnqueueTime"), scheduled, lambda at_ms: _SCHEDULED + _pack_i64(at_ms))
+        else _encode_each(_in_column("scheduledEnqueueTime"), scheduled, lambda at_ms: _SCHEDULED + _pack_i64(at_ms))
     )
     return [
         section(0x72, 0xC1, 4 if key and at else 2, key + at) if key or at else b""
@@ -194,7 +196,7 @@ def _properties(columns: Mapping[str, Sequence[bytes | None]], count: int) -> It
     for position in range(fields_count):
         name, encoder = _FIELDS.get(position, ("", string))
         fields.append(
-            _encoded(_in_column(name), columns[name], encoder, _NULL) if name in columns else repeat(_NULL, count)
+            _encode_each(_in_column(name), columns[name], encoder, _NULL) if name in columns else repeat(_NULL, count)
         )
     nothing = _NULL * fields_count
     return [
@@ -281,15 +283,15 @@ def _property_values(place: _Place, array: Any, properties_format: PropertiesFor
     encoder = next((each for holds, each in _VALUE_TYPES if holds(kind)), None)
     if encoder is None:
         simple = "STRING, BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, BINARY, TIMESTAMP, DATE or DECIMAL"
-        raise _unsupported("applicationProperties", f"a map of {kind}", f"one of {simple}")
+        raise _type_error("applicationProperties", f"a map of {kind}", f"one of {simple}")
     if encoder is string:
         texts = _texts(place, array)
-        return _encoded(place, texts, encoded_from_json if properties_format == "json" else string, _NULL)
+        return _encode_each(place, texts, encoded_from_json if properties_format == "json" else string, _NULL)
     if pa.types.is_decimal(kind) and properties_format == "json":
-        return _encoded(place, array.to_pylist(), _decimal128, _NULL)
+        return _encode_each(place, array.to_pylist(), _decimal128, _NULL)
     if pa.types.is_floating(kind):  # 0.0 and -0.0 are equal, and NaN is not equal to itself
         return [_NULL if value is None else encoder(value) for value in array.to_pylist()]
-    return _encoded(place, _to_ms(array) if pa.types.is_timestamp(kind) else array.to_pylist(), encoder, _NULL)
+    return _encode_each(place, _to_ms(array) if pa.types.is_timestamp(kind) else array.to_pylist(), encoder, _NULL)
 
 
 class RowEncoder:
@@ -323,15 +325,15 @@ class RowEncoder:
         arrays = {name: array for name, array in arrays.items() if array.null_count < count}
         for name, array in arrays.items():
             if not _KINDS[name][0](array.type):
-                raise _unsupported(name, array.type, _KINDS[name][1])
+                raise _type_error(name, array.type, _KINDS[name][1])
         texts = {name: _texts(_in_column(name), arrays[name]) for name in _TEXT_COLUMNS if name in arrays}
         if ids is not None:
-            texts["messageId"] = _filled(texts.get("messageId"), count, ids)
+            texts["messageId"] = _message_ids(texts.get("messageId"), count, ids)
         _check_keys(texts.get("sessionId"), texts.get("partitionKey"))
         ttls, times = arrays.get("timeToLiveMs"), arrays.get("scheduledEnqueueTime")
         bodies = [octets or b"" for octets in _octets(arrays["body"])] if "body" in arrays else None
         pieces = zip(
-            repeat(b"") if ttls is None else _encoded(_in_column("timeToLiveMs"), ttls.to_pylist(), _header),
+            repeat(b"") if ttls is None else _encode_each(_in_column("timeToLiveMs"), ttls.to_pylist(), _header),
             _annotations(texts.get("partitionKey"), None if times is None else _to_ms(times)),
             _properties(texts, count),
             self._application_properties(arrays.get("applicationProperties")),
@@ -340,7 +342,7 @@ class RowEncoder:
             strict=False,
         )
         names = ("sessionId", "partitionKey", "messageId", "entity")
-        session_ids, partition_keys, message_ids, targets = (_decoded(texts.get(name)) for name in names)
+        session_ids, partition_keys, message_ids, targets = (_texts_of(texts.get(name)) for name in names)
         for index, data, session_id, partition_key, message_id, target in zip(
             range(count), map(b"".join, pieces), session_ids, partition_keys, message_ids, targets, strict=False
         ):
@@ -382,7 +384,7 @@ class RowEncoder:
         return encoded
 
 
-def _filled(given: list[bytes | None] | None, count: int, ids: Callable[[int], str | None]) -> list[bytes | None]:
+def _message_ids(given: list[bytes | None] | None, count: int, ids: Callable[[int], str | None]) -> list[bytes | None]:
     """Return the message ids, those from `ids` where none is given."""
     filled: list[bytes | None] = []
     for index, octets in enumerate([None] * count if given is None else given):
@@ -399,5 +401,5 @@ def _check_keys(session_ids: list[bytes | None] | None, partition_keys: list[byt
                 raise _invalid(_in_column("partitionKey")(row), key, problem)
 
 
-def _decoded(texts: list[bytes | None] | None) -> Iterable[str | None]:
+def _texts_of(texts: list[bytes | None] | None) -> Iterable[str | None]:
     return repeat(None) if texts is None else [None if octets is None else octets.decode() for octets in texts]

@@ -47,7 +47,7 @@ def upgrade(sock: socket, endpoint: Endpoint, deadline_s: float) -> WSConnection
                     _check(event.subprotocol, endpoint)
                     return protocol
                 if isinstance(event, RejectConnection):
-                    raise _refused(endpoint, f"status {event.status_code}")
+                    raise _refusal(endpoint, f"status {event.status_code}")
     except (OSError, RemoteProtocolError) as problem:
         raise no_connection(endpoint, problem, " over WebSocket") from problem
 
@@ -126,10 +126,10 @@ class WebSocketStream:
 
 def _check(sub_protocol: str | None, endpoint: Endpoint) -> None:
     if sub_protocol != SUB_PROTOCOL:
-        raise _refused(endpoint, f"sub-protocol '{sub_protocol}' instead of {SUB_PROTOCOL}")
+        raise _refusal(endpoint, f"sub-protocol '{sub_protocol}' instead of {SUB_PROTOCOL}")
 
 
-def _refused(endpoint: Endpoint, answer: str) -> ConnectorError:
+def _refusal(endpoint: Endpoint, answer: str) -> ConnectorError:
     return unavailable(
         f"{endpoint.where} speaks no AMQP over WebSocket at {PATH} (it answered with {answer}): check host and port, "
         "or set transport to amqp",

@@ -64,7 +64,7 @@ def write_rows(options: SinkOptions, columns: Sequence[str], batches: Iterable[p
         courier.abandon(error)
         if isinstance(error, ConnectorError) and courier.tally.rows:
             sent = f"{courier.tally.rows} rows of this task had been sent before, and stay sent."
-            raise ConnectorError(error.code, f"{_ended(error.text)} {sent}", condition=error.condition) from error
+            raise ConnectorError(error.code, f"{_as_sentence(error.text)} {sent}", condition=error.condition) from error
         raise
     tally = courier.tally
     if tally.skipped:
@@ -81,7 +81,7 @@ def write_rows(options: SinkOptions, columns: Sequence[str], batches: Iterable[p
     )
 
 
-def _ended(text: str) -> str:
+def _as_sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 

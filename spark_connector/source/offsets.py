@@ -152,10 +152,10 @@ def parse_seen_offset(raw: Mapping[str, Any], entity: str) -> SeenOffset | Offse
         batch = raw.get("batch")
         return SeenOffset(
             raw["e"],
-            _unflattened(raw["seen"]),
-            None if batch is None else _unflattened(batch),
+            _runs_in(raw["seen"]),
+            None if batch is None else _runs_in(batch),
             _whole(raw.get("floors", {})),
-            _unflattened(raw.get("left", ())),
+            _runs_in(raw.get("left", ())),
             raw.get("late") is True,
             raw.get("initial") is True,
             raw.get("g"),
@@ -277,7 +277,7 @@ def _flat(runs: Iterable[Run]) -> list[int]:
     return found
 
 
-def _unflattened(raw: Sequence[int]) -> tuple[Run, ...]:
+def _runs_in(raw: Sequence[int]) -> tuple[Run, ...]:
     """The inverse of `_flat`."""
     found: list[Run] = []
     end = 0

@@ -213,7 +213,7 @@ def starts_at(position: Position, extents: Extents, management: Any, entity: str
     name = "startingPosition"
     if isinstance(position, Earliest):
         return {partition: base_of(partition) for partition in extents.following}
-    found = _resolved(position, extents, management, entity, name)
+    found = _starts_at_position(position, extents, management, entity, name)
     for partition, number in found.items():
         following = extents.following.get(partition)
         if extents.exact and following is not None and number > following:
@@ -233,11 +233,13 @@ def ends_at(position: Position, extents: Extents, management: Any, entity: str) 
     following = dict(extents.following)
     if isinstance(position, Latest):
         return following
-    found = _resolved(position, extents, management, entity, "endingPosition")
+    found = _starts_at_position(position, extents, management, entity, "endingPosition")
     return following | {each: min(number, following[each]) for each, number in found.items() if each in following}
 
 
-def _resolved(position: Position, extents: Extents, management: Any, entity: str, option: str) -> dict[int, int]:
+def _starts_at_position(
+    position: Position, extents: Extents, management: Any, entity: str, option: str
+) -> dict[int, int]:
     match position:
         case Earliest():
             return {partition: base_of(partition) for partition in extents.following}

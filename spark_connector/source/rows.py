@@ -50,7 +50,7 @@ def read_range(options: SourceOptions, schema: StructType, task: RangeTask | Ran
     states = [0, *[DEFERRED] * options.include_deferred, *[SCHEDULED] * options.include_scheduled]
     for (entity, _), parts in groupby(task.parts, lambda part: (part.entity, part.generation)):
         rows = TaskRows(entity, options, schema)
-        for part, page in _kept(options, _pages(options, [*parts])):
+        for part, page in _until_allowed_loss(options, _pages(options, [*parts])):
             rows.messages.extend(page.messages, before=part.high, states=states)
             if rows.are_enough:
                 yield rows.take()
@@ -66,12 +66,12 @@ def read_claimed(options: SourceOptions, schema: StructType, task: ClaimTask) ->
     begin_task()
     missing = set(numbers_in(task.runs))
     rows = TaskRows(task.entity, options, schema)
-    for _, page in _kept(options, _pages(options, _parts(task), deferred_only=True)):
+    for _, page in _until_allowed_loss(options, _pages(options, _parts(task), deferred_only=True)):
         rows.messages.pick(page.messages, missing, (DEFERRED,))
         if rows.are_enough:
-            yield _unmarked(rows.take())
+            yield _without_claim_mark(rows.take())
     if rows.messages.rows:
-        yield _unmarked(rows.take())
+        yield _without_claim_mark(rows.take())
     if missing and options.fail_on_data_loss:
         raise ConnectorError(
             Code.DATA_LOSS,
@@ -87,7 +87,7 @@ def read_numbers(options: SourceOptions, schema: StructType, task: NumbersTask) 
     begin_task()
     wanted, states = set(numbers_in(task.runs)), {0, *[DEFERRED] * options.include_deferred}
     rows = TaskRows(task.entity, options, schema)
-    for _, page in _kept(options, _pages(options, _parts(task))):
+    for _, page in _until_allowed_loss(options, _pages(options, _parts(task))):
         rows.messages.pick(page.messages, wanted, states)
         if rows.are_enough:
             yield rows.take()
@@ -133,7 +133,7 @@ Found = Iterator[tuple[RangeTask, Page]]
 """The pages of ranges, one range after the other."""
 
 
-def _kept(options: SourceOptions, found: Found) -> Found:
+def _until_allowed_loss(options: SourceOptions, found: Found) -> Found:
     """The pages, up to a loss of data that the options allow; the end of one of several entities is such a loss."""
     losses = {Code.DATA_LOSS} if options.several is None else {Code.DATA_LOSS, Code.ENTITY_NOT_FOUND}
     try:
@@ -183,7 +183,7 @@ def _pages_ahead(management: Any, left: deque[RangeTask], count_max: int, deferr
         left.popleft()
 
 
-def _unmarked(batch: Any) -> Any:
+def _without_claim_mark(batch: Any) -> Any:
     """The batch without the claim property among the application properties."""
     for index, kind in enumerate(batch.schema.types):
         if pa.types.is_map(kind):

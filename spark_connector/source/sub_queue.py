@@ -344,7 +344,7 @@ class SubQueueFollower(Polling[ExactSettler]):
         assert look is not None
         unread, start = look.unread, look.start
         may_go = all_available or self._is_ending or self._polls.gate.may_go(size_of(unread), monotonic_s())
-        batch = _shared(unread, None if all_available else count_max) if may_go else ()
+        batch = _equal_shares(unread, None if all_available else count_max) if may_go else ()
         if not (batch or look.must_store):
             return None
         listing = look.listing
@@ -424,7 +424,7 @@ def _below(runs: Sequence[Run], marks: Mapping[int, int]) -> tuple[Run, ...]:
     return tuple(found)
 
 
-def _shared(unread: Sequence[Run], count_max: int | None) -> tuple[Run, ...]:
+def _equal_shares(unread: Sequence[Run], count_max: int | None) -> tuple[Run, ...]:
     """The lowest numbers of each partition, in equal shares; what a partition does not use goes to the next ones."""
     of_partition = [[*runs] for _, runs in groupby(unread, lambda run: partition_of(run[0]))]
     left, runs_left = count_max, RUNS_MAX

@@ -130,7 +130,7 @@ class _Group:
             except BaseException as error:
                 self._errors[index] = error
                 continue
-            entry = _packed(store, rows)
+            entry = _pack_entry(store, rows)
             self._started.append((index, batch))
             self.stores.append(store)
             self.entries.append(entry)
@@ -498,7 +498,7 @@ def lap_record(lap: int, used_before: int, seed: int) -> bytes:
     return LAP_MAGIC + crc32(rest, seed).to_bytes(4, "little") + rest
 
 
-def _packed(store: str, rows: Rows) -> bytes:
+def _pack_entry(store: str, rows: Rows) -> bytes:
     parts = [bytes((len(store), len(rows))), store.encode()]
     for table, changes in rows.items():
         parts += TABLE.pack(len(table), len(changes)), table.encode()

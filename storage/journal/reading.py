@@ -205,7 +205,7 @@ class _Group:
         at = 0
         for index in range(self.entry_count):
             began = at
-            store, rows, at = _unpacked(self.body, at)
+            store, rows, at = _unpack_entry(self.body, at)
             yield Entry(self.number + index, store, rows, at - began)
 
 
@@ -222,7 +222,7 @@ def _group_at(half: memoryview, at: int, seed: int, is_1: bool) -> _Group | None
     return _Group(lap, number, count, size, more[0] if more else at, half[at + head.size : at + size])
 
 
-def _unpacked(body: memoryview, at: int) -> tuple[str, Rows, int]:
+def _unpack_entry(body: memoryview, at: int) -> tuple[str, Rows, int]:
     name_bytes, table_count = body[at], body[at + 1]
     at += 2
     store = str(body[at : at + name_bytes], "utf-8")

@@ -458,4 +458,4 @@ async def test_a_peeked_message_is_in_a_map_as_the_codec_writes_it(ask: Asker, s
     ask.wire.broker.q.put(payload)
     answer = await ask("com.microsoft:peek-message", {"from-sequence-number": Long(1), "message-count": Int(1)})
     assert answer.body == {"messages": [{"message": payload}]}
-    assert operations_messages._peeked(payload) == encode({"message": payload})
+    assert operations_messages._encoded_peeked(payload) == encode({"message": payload})

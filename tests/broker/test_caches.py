@@ -46,7 +46,7 @@ OTHERS = {
     "broker.message.header.header_start": "four short fields",
     "broker.message.scan._form_start": "two sections whose size is one byte",
     "broker.message.scan._group_id": "a part of a section whose size is one byte",
-    "web.control.schema._compiled": "patterns of our own",
+    "web.control.schema._pattern": "patterns of our own",
 }
 """Functions whose keys can't be long, and why."""
 

@@ -65,7 +65,7 @@ def accepts(folder: Path, host: str, *, ca: Path, as_host: str | None = None) ->
     issuer = trustme.CA.from_pem(ca.read_bytes(), ca.with_name("ca-key.pem").read_bytes())
     serving, asking = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(cafile=ca)
     file = folder / "server.pem"
-    file.write_bytes(tls._issued(issuer, [host], []))
+    file.write_bytes(tls._issue(issuer, [host], []))
     serving.load_cert_chain(file)
     buffers = [ssl.MemoryBIO() for _ in range(2)]
     client = asking.wrap_bio(buffers[0], buffers[1], server_hostname=as_host or host)

@@ -23,7 +23,7 @@ from emubus.broker.names import SnapshotName
 from emubus.commands.check import check_data
 from emubus.data_folder import DataFolder
 from emubus.namespace import own_folder
-from emubus.snapshots import DAMAGED, UnsoundSnapshot, _checked, _commit, _stage, finish_restore
+from emubus.snapshots import DAMAGED, UnsoundSnapshot, _commit, _restorable, _stage, finish_restore
 from emubus.storage import FolderLock, StoreError, copy_files, sync_file
 from emubus.testing import EmubusServer
 
@@ -263,7 +263,7 @@ def test_an_archive_that_is_taken_can_be_restored_however_it_was_damaged(data: P
         damage(chance, content)
         file.write_bytes(content)
         try:
-            snapshot = _checked(damaged, SnapshotName("s"))
+            snapshot = _restorable(damaged, SnapshotName("s"))
         except (UnsoundSnapshot, OSError, *DAMAGED):
             outcomes[False] += 1
         else:

@@ -32,10 +32,10 @@ def content_of(tmp_path: Path, lap: int, last_groups: int) -> bytes:
         number = 0
         while journal.lap < lap:
             journal.flushed(f"store-{journal.lap - 1}")
-            journal.append([(f"store-{journal.lap}", journal_file._packed("s", {"rows": {b"%d" % number: LARGE}}))])
+            journal.append([(f"store-{journal.lap}", journal_file._pack_entry("s", {"rows": {b"%d" % number: LARGE}}))])
             number += 1
         for number in range(1, last_groups):
-            journal.append([("s", journal_file._packed("s", {"rows": {b"last %d" % number: b""}}))])
+            journal.append([("s", journal_file._pack_entry("s", {"rows": {b"last %d" % number: b""}}))])
     finally:
         journal.close()
     content = bytearray(journal.path.read_bytes())

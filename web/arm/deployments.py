@@ -386,7 +386,7 @@ async def put(call: ArmCall) -> Reply:
 
 async def show_status(call: ArmCall) -> Reply:
     """How the operation has ended that a deployment was."""
-    found = _found(call)
+    found = _deployment_of(call)
     return Reply(200, {"status": found.state, **({} if found.error is None else {"error": dict(found.error)})})
 
 
@@ -505,7 +505,7 @@ def _keep(call: ArmCall, deployment: Deployment) -> None:
         kept.pop(next(iter(kept)))
 
 
-def _found(call: ArmCall) -> Deployment:
+def _deployment_of(call: ArmCall) -> Deployment:
     found = call.state.deployments.get(_id(call).lower())
     if not isinstance(found, Deployment):
         raise ArmRefusal(
@@ -515,7 +515,7 @@ def _found(call: ArmCall) -> Deployment:
 
 
 async def show(call: ArmCall) -> Reply:
-    return Reply(200, _found(call).json())
+    return Reply(200, _deployment_of(call).json())
 
 
 async def head(call: ArmCall) -> Reply:
@@ -537,7 +537,7 @@ async def list_all(call: ArmCall) -> Reply:
 
 async def list_operations(call: ArmCall) -> Reply:
     """One operation for each resource that was put."""
-    found = _found(call)
+    found = _deployment_of(call)
     items: list[dict[str, object]] = []
     for number, each in enumerate(found.resources):
         target = {

@@ -26,10 +26,10 @@ def read_deployment(data: bytes) -> object:
     try:
         return read_json(data, VALUES_MAX)
     except JsonError:
-        return read_json(_cleaned(data.decode("utf-8-sig", errors="replace")), VALUES_MAX)
+        return read_json(_as_strict_json(data.decode("utf-8-sig", errors="replace")), VALUES_MAX)
 
 
-def _cleaned(text: str) -> str:
+def _as_strict_json(text: str) -> str:
     """A text as JSON: without comments and commas that nothing follows, line breaks in texts as escapes."""
 
     def clean(found: re.Match[str]) -> str:

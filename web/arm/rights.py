@@ -99,8 +99,8 @@ def _bearer(request: web.Request, services: Services, header: str) -> Bearer:
         raise ArmRefusal(
             401,
             "ExpiredAuthenticationToken",
-            f"The access token expiry UTC time '{_spelled(error.ended_at)}' is earlier than current UTC time "
-            f"'{_spelled(now)}'.",
+            f"The access token expiry UTC time '{_us_instant(error.ended_at)}' is earlier than current UTC time "
+            f"'{_us_instant(now)}'.",
         ) from None
     except BrokerError as error:  # azure-powershell 27882 has the first sentence
         raise ArmRefusal(
@@ -174,7 +174,7 @@ def challenge(request: web.Request, message: str) -> str:
     return f'Bearer authorization_uri="{authority}", error="invalid_token", error_description="{why}"'
 
 
-def _spelled(at_ms: int) -> str:
+def _us_instant(at_ms: int) -> str:
     """An instant as Resource Manager writes it: 3/19/2023 8:55:46 AM."""
     at = datetime.fromtimestamp(at_ms / 1000, UTC)
     return f"{at.month}/{at.day}/{at.year} {at.hour % 12 or 12}:{at:%M:%S} {'AM' if at.hour < 12 else 'PM'}"

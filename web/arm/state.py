@@ -83,7 +83,7 @@ class State:
     async def open(cls, files: KeptFiles | None) -> State:
         """The state of the file. ValueError if it can't be read: the next change would replace it."""
         data = b"" if files is None else await asyncio.to_thread(files.read, KeptFile.ARM)
-        return cls(files, _parsed(data))
+        return cls(files, _kept_in(data))
 
     async def change(self, kept: Kept) -> None:
         """Keep a new state. BrokerError (server-busy) if the disk refuses it: then the old one stays."""
@@ -99,11 +99,11 @@ class State:
         await self.change(replace(self.kept, groups=left))
 
 
-def _parsed(data: bytes) -> Kept:
+def _kept_in(data: bytes) -> Kept:
     try:
         read = JsonObject(read_json(data or b"{}"))
         groups = {key: _group(value) for key, value in read.object_of("groups").items()}
-        namespaces = {key: _placed(value) for key, value in read.object_of("namespaces").items()}
+        namespaces = {key: _placed_in(value) for key, value in read.object_of("namespaces").items()}
         gone = read.object_of("gone")
         return Kept(groups, namespaces, {key: gone.one(key, str) for key in gone})
     except (KeyError, TypeError, ValueError) as error:
@@ -116,7 +116,7 @@ def _group(value: object) -> Group:
     return Group(read.one("name", str), read.one("location", str), _texts(read), read.optional("managed_by", str))
 
 
-def _placed(value: object) -> Placed:
+def _placed_in(value: object) -> Placed:
     read = JsonObject(value)
     identity = read.get("identity")
     return Placed(

@@ -33,7 +33,7 @@ TEMPLATE_BYTES_MAX: Final = 4 << 20
 """The longest template of the service."""
 
 
-def _deployed(name: str) -> Run:
+def _deployment_operation(name: str) -> Run:
     """An operation on deployments; the evaluator of templates is loaded by the first one."""
 
     async def run(call: ArmCall) -> Reply:
@@ -49,15 +49,15 @@ def _deployments_at(parent: str) -> tuple[Operation, ...]:
     every = f"{parent}/providers/Microsoft.Resources/deployments"
     one, most = f"{every}/{{deployment}}", TEMPLATE_BYTES_MAX
     return (
-        Operation("GET", every, _deployed("list_all")),
-        Operation("GET", one, _deployed("show")),
-        Operation("HEAD", one, _deployed("head")),
-        Operation("PUT", one, _deployed("put"), most, is_loose=True),
-        Operation("DELETE", one, _deployed("delete")),
-        Operation("POST", f"{one}/validate", _deployed("validate"), most, is_loose=True),
-        Operation("POST", f"{one}/whatIf", _deployed("what_if"), most, is_loose=True),
-        Operation("GET", f"{one}/operations", _deployed("list_operations")),
-        Operation("GET", f"{one}/operationStatuses/{{operation}}", _deployed("show_status")),
+        Operation("GET", every, _deployment_operation("list_all")),
+        Operation("GET", one, _deployment_operation("show")),
+        Operation("HEAD", one, _deployment_operation("head")),
+        Operation("PUT", one, _deployment_operation("put"), most, is_loose=True),
+        Operation("DELETE", one, _deployment_operation("delete")),
+        Operation("POST", f"{one}/validate", _deployment_operation("validate"), most, is_loose=True),
+        Operation("POST", f"{one}/whatIf", _deployment_operation("what_if"), most, is_loose=True),
+        Operation("GET", f"{one}/operations", _deployment_operation("list_operations")),
+        Operation("GET", f"{one}/operationStatuses/{{operation}}", _deployment_operation("show_status")),
     )
 
 

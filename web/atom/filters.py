@@ -59,13 +59,13 @@ def _instant_in(text: str) -> int:
     return round((at - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000)
 
 
-def _happened(at: int | None) -> int:
+def _instant_or_year_1(at: int | None) -> int:
     return YEAR_1_MS if at is None else at
 
 
-_CREATED: Final = FilterProperty(lambda facts: _happened(facts.created_at), _instant_in)
-_UPDATED: Final = FilterProperty(lambda facts: _happened(facts.updated_at), _instant_in)
-_ACCESSED: Final = FilterProperty(lambda facts: _happened(facts.accessed_at), _instant_in)
+_CREATED: Final = FilterProperty(lambda facts: _instant_or_year_1(facts.created_at), _instant_in)
+_UPDATED: Final = FilterProperty(lambda facts: _instant_or_year_1(facts.updated_at), _instant_in)
+_ACCESSED: Final = FilterProperty(lambda facts: _instant_or_year_1(facts.accessed_at), _instant_in)
 _COUNT: Final = FilterProperty(lambda facts: facts.message_count(), int)
 _PATH: Final = FilterProperty(lambda facts: facts.path.lower(), str.lower)
 
@@ -236,7 +236,7 @@ class _Parser:
             found = _TOKEN.match(text, at)
             if found is None:
                 at += len(text[at:]) - len(text[at:].lstrip())
-                raise _unparsed(at, text[at], f"Unrecognized character. '{text[at]}'")
+                raise _parse_error(at, text[at], f"Unrecognized character. '{text[at]}'")
             kind = str(found.lastgroup)
             tokens.append(_Token(kind, found[kind].replace("''", "'"), found.start(kind)))
             at = found.end()
@@ -244,10 +244,10 @@ class _Parser:
 
     def _unexpected(self, details: str) -> HttpRefusal:
         token = self._tokens[self._next]
-        return _unparsed(token.at, token.text, details)
+        return _parse_error(token.at, token.text, details)
 
 
-def _unparsed(at: int, token: str, details: str) -> HttpRefusal:
+def _parse_error(at: int, token: str, details: str) -> HttpRefusal:
     return refusal(
         "There was an error parsing the filter expression. "
         f"[Token line=1, column={at + 1}, Token in error= {excerpt(token)}, Additional details= {details}]"

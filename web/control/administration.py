@@ -201,7 +201,7 @@ def _values(given: JsonObject) -> dict[str, PropertyValue]:
     return {name: value for name, value in given.items() if isinstance(value, str | int | float | None)}
 
 
-def _checked(kind: type[Description], given: JsonObject) -> dict[str, object]:
+def _known_properties(kind: type[Description], given: JsonObject) -> dict[str, object]:
     """The given properties; ControlRefusal for one that the kind does not have."""
     known = {each.name for each in fields(kind)}
     for name in given:
@@ -213,7 +213,7 @@ def _checked(kind: type[Description], given: JsonObject) -> dict[str, object]:
     return values
 
 
-def _sized(values: dict[str, object], *, partitioned: bool, limits: Limits, known_mb: int | None) -> None:
+def _exchange_size(values: dict[str, object], *, partitioned: bool, limits: Limits, known_mb: int | None) -> None:
     """Exchange the size that a client has given for that of a partition."""
     size_mb = values.get("max_size_mb")
     if isinstance(size_mb, int):
@@ -229,9 +229,12 @@ async def create_entity(call: ControlCall) -> object:
     """Create an entity; properties that are not given come from the profile."""
     broker, body, path = call.services.broker, call.body, call.path.one("entity", str)
     kind = _CLASSES[body.one("kind", str)]
-    values: dict[str, object] = {**defaults_of(kind, broker.limits), **_checked(kind, body.object_of("properties"))}
+    values: dict[str, object] = {
+        **defaults_of(kind, broker.limits),
+        **_known_properties(kind, body.object_of("properties")),
+    }
     partitioned = bool(values.get("enable_partitioning"))
-    _sized(values, partitioned=partitioned, limits=broker.limits, known_mb=None)
+    _exchange_size(values, partitioned=partitioned, limits=broker.limits, known_mb=None)
     if kind is SubscriptionDescription:
         parts = _SUBSCRIPTION_PATH.fullmatch(path)
         if parts is None:
@@ -249,10 +252,10 @@ async def change_properties(call: ControlCall) -> object:
     broker = call.services.broker
     entity = Overview(broker.namespace).entity(call.path.one("entity", str))
     before = entity.description
-    values = _checked(type(before), call.body)
+    values = _known_properties(type(before), call.body)
     if not isinstance(before, SubscriptionDescription):
         partitioned, known_mb = before.enable_partitioning, before.max_size_mb
-        _sized(values, partitioned=partitioned, limits=broker.limits, known_mb=known_mb)
+        _exchange_size(values, partitioned=partitioned, limits=broker.limits, known_mb=known_mb)
     entity = broker.administration.update(with_fields(before, values))
     return {"path": entity.path, "properties": described(entity.description)}
 

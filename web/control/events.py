@@ -173,12 +173,12 @@ async def _stream(call: ControlCall, feed: EventFeed, response: web.StreamRespon
     while True:
         if number is None or (number < feed.last_number and feed.number_of(feed.id_of(number)) is None):
             number = feed.last_number
-            await response.write(_written(feed.id_of(number), "reset", "{}"))
+            await response.write(_event_bytes(feed.id_of(number), "reset", "{}"))
         elif not quiet_looks and number == feed.last_number:
-            await response.write(_written(feed.id_of(number), "hello", "{}"))
+            await response.write(_event_bytes(feed.id_of(number), "hello", "{}"))
         for each, kind, data in list(feed.since(number)):
             number, quiet_looks = each, 0
-            await response.write(_written(feed.id_of(each), kind, data))
+            await response.write(_event_bytes(feed.id_of(each), kind, data))
         quiet_looks += 1
         if quiet_looks % KEEP_ALIVE_LOOKS == 0:
             await response.write(b": still here\n\n")
@@ -211,7 +211,7 @@ def _jobs(call: ControlCall) -> Things:
     return {("job", str(each.number)): job_json(each) for each in call.request.app[JOBS].all()}
 
 
-def _written(event_id: str, kind: str, data: str) -> bytes:
+def _event_bytes(event_id: str, kind: str, data: str) -> bytes:
     return f"id: {event_id}\nevent: {kind}\ndata: {data}\n\n".encode()
 
 

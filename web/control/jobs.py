@@ -202,7 +202,7 @@ def _jobs(call: ControlCall) -> Jobs:
     return call.request.app[JOBS]
 
 
-def _found(call: ControlCall) -> Job:
+def _job_of(call: ControlCall) -> Job:
     number = call.path.one("job", int)
     job = _jobs(call).get(number)
     if job is None:
@@ -233,13 +233,13 @@ async def list_jobs(call: ControlCall) -> object:
 
 
 async def show_job(call: ControlCall) -> object:
-    job = _found(call)
+    job = _job_of(call)
     await _jobs(call).wait(job, call.query.one("wait_ms", int))
     return job_json(job)
 
 
 async def stop_job(call: ControlCall) -> object:
-    job = _found(call)
+    job = _job_of(call)
     job.stop()
     return job_json(job)
 

@@ -149,7 +149,7 @@ _AT: Final = {"entity": ENTITY_PATH}
 # ---------------------------------------------------------------- sending
 
 
-def _encoded(asked: JsonObject, now: int) -> bytes:
+def _encoded_message(asked: JsonObject, now: int) -> bytes:
     """The encoded message of a request. ControlRefusal."""
     try:
         given = asked.optional("body_base64", str)
@@ -176,7 +176,7 @@ async def send_messages(call: ControlCall) -> object:
     broker = call.services.broker
     entity = Overview(broker.namespace).entity(call.path.one("entity", str))
     now = call.services.clock.now_ms()
-    encoded = [_encoded(each, now) for each in call.body.objects_of("messages")]
+    encoded = [_encoded_message(each, now) for each in call.body.objects_of("messages")]
     results: list[dict[str, object]] = []
     for data in encoded:
         try:

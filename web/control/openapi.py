@@ -81,7 +81,7 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Schema]) -> dict[str, obje
     name = endpoint.operation_id
     parameters = [_parameter(each, "path", schema, schemas) for each, schema in endpoint.at.items()]
     parameters += [_parameter(each, "query", schema, schemas) for each, schema in endpoint.query.items()]
-    result = _referred(_of_operation(endpoint.result, f"{name}Result"), schemas)
+    result = _with_references(_of_operation(endpoint.result, f"{name}Result"), schemas)
     answer = {"schema": result} if endpoint.answers is None else {"schema": result, "example": endpoint.answers}
     operation: dict[str, object] = {
         "operationId": name,
@@ -94,19 +94,19 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Schema]) -> dict[str, obje
     if parameters:
         operation["parameters"] = parameters
     if endpoint.body is not None:
-        content = {"schema": _referred(_of_operation(endpoint.body, f"{name}Request"), schemas)}
+        content = {"schema": _with_references(_of_operation(endpoint.body, f"{name}Request"), schemas)}
         operation["requestBody"] = {
             "required": bool(endpoint.body.get("required")),
             "content": {JSON: content if endpoint.example is None else {**content, "example": endpoint.example}},
         }
     elif endpoint.takes is not None:
-        reads = _referred(endpoint.reads, schemas)
+        reads = _with_references(endpoint.reads, schemas)
         operation["requestBody"] = {"required": True, "content": {endpoint.takes: {"schema": reads}}}
     return operation
 
 
 def _parameter(name: str, place: str, schema: Schema, schemas: dict[str, Schema]) -> dict[str, object]:
-    shown = _referred(schema, schemas)
+    shown = _with_references(schema, schemas)
     about = {"description": schema["description"]} if "description" in schema else {}
     return {"name": name, "in": place, "required": place == "path", **about, "schema": shown}
 
@@ -117,20 +117,23 @@ def _of_operation(schema: Schema, name: str) -> Schema:
 
 
 def _error(status: int, schemas: dict[str, Schema]) -> dict[str, object]:
-    return {"description": MEANINGS[status], "content": {PROBLEM: {"schema": _referred(PROBLEM_SCHEMA, schemas)}}}
+    return {
+        "description": MEANINGS[status],
+        "content": {PROBLEM: {"schema": _with_references(PROBLEM_SCHEMA, schemas)}},
+    }
 
 
-def _referred(schema: Schema, schemas: dict[str, Schema]) -> Schema:
+def _with_references(schema: Schema, schemas: dict[str, Schema]) -> Schema:
     """The schema, with references to those that have names, which are added to `schemas`."""
     own = schema.copy()
     own.pop(NAME, None)
     if "properties" in own:
-        own["properties"] = {name: _referred(each, schemas) for name, each in own["properties"].items()}
+        own["properties"] = {name: _with_references(each, schemas) for name, each in own["properties"].items()}
     if "items" in own:
-        own["items"] = _referred(own["items"], schemas)
+        own["items"] = _with_references(own["items"], schemas)
     values = own.get("additionalProperties")
     if isinstance(values, dict):
-        own["additionalProperties"] = _referred(values, schemas)
+        own["additionalProperties"] = _with_references(values, schemas)
     if NAME not in schema:
         return own
     own.pop("default", None)  # it stands beside the reference

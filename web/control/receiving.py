@@ -70,7 +70,9 @@ async def received(
         opened = broker.open_receiver(
             address, mode=ReceiveMode.PEEK_LOCK, deliver=collector.deliver, detached=collector.detached, client=CLIENT
         )
-        return await _collected(services, connection, opened, collector, address, count, timeout_ms, outcome), None
+        return await _receive_and_settle(
+            services, connection, opened, collector, address, count, timeout_ms, outcome
+        ), None
     if outcome is None:
         raise ControlRefusal(409, "Messages of a session can't stay locked: the session is free after the request.")
     wait_ms = timeout_ms or LOOK_MS_MAX // 10
@@ -84,12 +86,12 @@ async def received(
         raise
     receiver.deliver = collector.deliver
     return (
-        await _collected(services, connection, receiver, collector, address, count, timeout_ms, outcome),
+        await _receive_and_settle(services, connection, receiver, collector, address, count, timeout_ms, outcome),
         receiver.session_id,
     )
 
 
-async def _collected(
+async def _receive_and_settle(
     services: Services,
     connection: asyncio.BaseProtocol | None,
     receiver: Receiver | SessionReceiver,
@@ -103,7 +105,7 @@ async def _collected(
     watchers: set[Callable[[], None]] = connection.watchers if isinstance(connection, HttpConnection) else set()
     watchers.add(collector.finish)
     try:
-        found = await _delivered(services, receiver, collector, count, timeout_ms)
+        found = await _receive_within(services, receiver, collector, count, timeout_ms)
         is_lost = isinstance(connection, HttpConnection) and connection.is_lost
         if found and (is_lost or outcome is not None):
             tokens = [each.token for each in found]
@@ -114,7 +116,7 @@ async def _collected(
         receiver.close()
 
 
-async def _delivered(
+async def _receive_within(
     services: Services, receiver: Receiver | SessionReceiver, collector: _Collector, count: int, timeout_ms: int
 ) -> list[Delivery]:
     """What is there, else the first message within the time-out."""

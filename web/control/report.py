@@ -97,14 +97,14 @@ class _Left:
 async def sections(call: ControlCall) -> list[Section]:
     """The facts, those that explain most first."""
     since = call.query.one("since", int)
-    left = await _left(call)
+    left = await _leftovers(call)
     stories = [each async for each in _stories(call, left, since)]
     found = (
         ("Refused", _refusals(call.services.broker.refusals.recent, since), LINES_MAX),
         ("Conditions and faults", _strikes(call, since), LINES_MAX),
         ("Outages", _outages(call), LINES_MAX),
         ("Clock", _clock(call), LINES_MAX),
-        ("Messages there", (f"{each.entity.path}: {_counted(each.messages)}" for each in left), LINES_MAX),
+        ("Messages there", (f"{each.entity.path}: {_counts_text(each.messages)}" for each in left), LINES_MAX),
         ("What nobody took", stories, MESSAGES_MAX),
     )
     return [Section(name, lines) for name, facts, count in found if (lines := _first(facts, count))]
@@ -163,7 +163,7 @@ def _clock(call: ControlCall) -> Iterator[str]:
         yield f"{moment_text(clock.now_ms())} UTC, {state}, {clock.offset_ms / 1000:+,.3f} s from the machine's"
 
 
-async def _left(call: ControlCall) -> list[_Left]:
+async def _leftovers(call: ControlCall) -> list[_Left]:
     overview, pace = Overview(call.services.broker.namespace), Pace()
     found: list[_Left] = []
     for entity in sorted(call.services.broker.namespace.entities(), key=lambda each: each.path.lower()):
@@ -224,7 +224,7 @@ def _line(event: TraceEvent) -> str:
     return event_line(event.found.entry.at, event.found.entry.path, event.text, refused)
 
 
-def _counted(messages: Mapping[str, int]) -> str:
+def _counts_text(messages: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {state}" for state, count in messages.items() if count)
 
 

@@ -223,7 +223,7 @@ def _read_text(value: str, schema: Schema, where: str) -> str:
     if not least <= len(value) <= most:
         raise Invalid(f"{where} has {len(value)} characters; it must have {least} to {most}")
     pattern = schema.get("pattern")
-    if pattern is not None and not _compiled(pattern).fullmatch(value):
+    if pattern is not None and not _pattern(pattern).fullmatch(value):
         raise Invalid(f"{where} is {_excerpt(value)}; it must look like {pattern}")
     return value
 
@@ -302,7 +302,7 @@ _WORDS: Final[Mapping[str, str]] = {
 
 
 @lru_cache(64)
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 

@@ -159,20 +159,22 @@ def message_of(line: object) -> tuple[bytes, str]:
     if not isinstance(line, dict) or not isinstance(line.get("message"), dict):
         raise ValueError("a line is an object with the field 'message', an object")
     try:
-        return _encoded(line["message"]), str(line.get("state"))
+        return _encoded_message(line["message"]), str(line.get("state"))
     except (TypeError, RecursionError) as error:
         raise ValueError(str(error)) from None
 
 
-def _encoded(message: Mapping[str, object]) -> bytes:
+def _encoded_message(message: Mapping[str, object]) -> bytes:
     """The encoded message. ValueError, TypeError."""
     if unknown := message.keys() - _NAMES:
         raise ValueError(f"a message has no field '{sorted(unknown)[0][:60]}'; it has {', '.join(sorted(_NAMES))}")
     sections: dict[int, bytes] = {}
     if header := _object(message, "header"):
-        sections[_HEADER_CODE] = encode([_header_field(header, name) for name in _known(header, tuple(HEADER_FIELDS))])
+        sections[_HEADER_CODE] = encode(
+            [_header_field(header, name) for name in _known_names(header, tuple(HEADER_FIELDS))]
+        )
     if properties := _object(message, "properties"):
-        fields = [from_json(properties.get(name)) for name in _known(properties, _PROPERTY_FIELDS)]
+        fields = [from_json(properties.get(name)) for name in _known_names(properties, _PROPERTY_FIELDS)]
         sections[_PROPERTIES_CODE] = encode(fields)
     for name, (_, code, key_type) in _MAPS.items():
         if entries := _object(message, name):
@@ -190,7 +192,7 @@ def _object(message: Mapping[str, object], name: str) -> dict[str, object]:
     return found
 
 
-def _known(given: Mapping[str, object], names: tuple[str, ...]) -> tuple[str, ...]:
+def _known_names(given: Mapping[str, object], names: tuple[str, ...]) -> tuple[str, ...]:
     for name in given:
         if name not in names:
             raise ValueError(f"there is no field '{name[:60]}'; there are {', '.join(names)}")

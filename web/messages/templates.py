@@ -83,7 +83,7 @@ class Templates:
         async with self._turn:
             if self._kept is None:
                 data = b"" if self._files is None else await asyncio.to_thread(self._files.read, KeptFile.TEMPLATES)
-                self._kept = await self._aside.run(lambda: _parsed(data))
+                self._kept = await self._aside.run(lambda: _templates_in(data))
             return self._kept
 
     async def _write(self, kept: dict[TemplateName, JsonObject]) -> None:
@@ -100,7 +100,7 @@ def _checked_size(message: JsonObject) -> int:
     return sum(map(len, json_pieces(message)))
 
 
-def _parsed(data: bytes) -> dict[TemplateName, JsonObject]:
+def _templates_in(data: bytes) -> dict[TemplateName, JsonObject]:
     """The templates in a file; one that can't be read counts as none, and is said so in the log."""
     try:
         read = JsonObject(read_json(data or b"{}", FILE_VALUES_MAX))

@@ -80,12 +80,12 @@ async def exported(
                 )
                 found = [each for each in page.messages if each.sequence_number < extent.next_sequence_number]
                 for seen in await selection.filter.chosen(found, pace):
-                    yield await aside.run(partial(_written, seen), len(seen.encoded))
+                    yield await aside.run(partial(_line_bytes, seen), len(seen.encoded))
                     await pace.step()
                 first = page.next_sequence_number
 
 
-def _written(seen: Seen) -> bytes:
+def _line_bytes(seen: Seen) -> bytes:
     try:
         line: object = line_of(seen)
     except DecodeError as error:  # the broker checks what it reads only

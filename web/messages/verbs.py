@@ -135,7 +135,7 @@ class PlanRun:
             case Verb.MOVE:
                 return await self._move(batch)
             case Verb.COPY:
-                return _refused(await self._send({seen.sequence_number: seen.encoded for seen in batch}))
+                return _failures_in(await self._send({seen.sequence_number: seen.encoded for seen in batch}))
             case Verb.DELIVER_NOW:
                 return await self._each_scheduled(batch, self._deliver, NOT_SCHEDULED)
 
@@ -157,7 +157,7 @@ class PlanRun:
             await self._release(list(locked.values()))
             raise
         missing = {number: NOT_FREE for number in _numbers(batch) if number not in there}
-        failures = missing | failures | _refused(sent)
+        failures = missing | failures | _failures_in(sent)
         left = [number for number in there if number not in failures]
         kept = await self._settle({number: locked[number] for number in left if number in locked}, Complete())
         failures |= {number: KEPT.format(text) for number, text in kept.items()}
@@ -266,6 +266,6 @@ def _numbers(batch: Sequence[Seen]) -> list[int]:
     return [seen.sequence_number for seen in batch]
 
 
-def _refused(sent: Mapping[int, Sent]) -> Failures:
+def _failures_in(sent: Mapping[int, Sent]) -> Failures:
     texts = {number: DUPLICATE for number, each in sent.items() if each is None}
     return texts | {number: each.description for number, each in sent.items() if isinstance(each, BrokerError)}

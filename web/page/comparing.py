@@ -67,7 +67,7 @@ def pairs_of(left: MessageView, right: MessageView) -> list[Pair]:
     sections = (
         ("", _broker_pairs(left), _broker_pairs(right)),
         ("property", left.properties, right.properties),
-        ("application property", _typed(left), _typed(right)),
+        ("application property", _typed_properties(left), _typed_properties(right)),
         ("annotation", left.annotations, right.annotations),
     )
     found: list[Pair] = []
@@ -88,7 +88,7 @@ def _broker_pairs(view: MessageView) -> Sequence[tuple[str, str]]:
     )
 
 
-def _typed(view: MessageView) -> list[tuple[str, str]]:
+def _typed_properties(view: MessageView) -> list[tuple[str, str]]:
     """The application properties with their types: 5 of an int is not 5 of a long."""
     return [(name, f"{text} ({view.types.get(name, '?')})") for name, text in view.application_properties]
 

@@ -31,7 +31,7 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None, p
         field_sets=field_sets(type(entity.description), site.broker.limits),
         values=field_values(entity.description),
         statuses=[each.value for each in EntityStatus],
-        fixed=_fixed(entity),
+        fixed=_fixed_facts(entity),
     )
 
 
@@ -46,7 +46,7 @@ async def save(site: Site, request: web.Request) -> web.Response:
     return site.redirect(address("entity", path=entity.path), Flash(f"'{entity.path}' was changed."))
 
 
-def _fixed(entity: Entity) -> Sequence[str]:
+def _fixed_facts(entity: Entity) -> Sequence[str]:
     description = entity.description
     said = facts(description)
     rows = [row for row in PROPERTIES_OF[type(description)] if row.is_fixed and row.field != PARTITIONING]

@@ -60,7 +60,7 @@ async def show(site: Site, request: web.Request, failed: Failed | None = None) -
         chosen=chosen,
         parameters=parameters_of(chosen),
         hints=hints_of(chosen, _rate_per_s(site)),
-        written=_written,
+        written=_value_text,
         presets=[(each.name, each.about) for each in PRESETS.values()],
         behaviours=[(row.name, row.about) for row in BEHAVIOURS.values()],
         fault_kinds=[(each.value, ", ".join(STRIKES[each])) for each in FaultKind],
@@ -117,7 +117,7 @@ def _values_in(form: Form, name: str) -> dict[str, Value]:
     found: dict[str, Value] = {}
     for each in parameters_of(name):
         text = form.text(each.name)
-        if not text or text == _written(each.value):
+        if not text or text == _value_text(each.value):
             continue
         found[each.name.removeprefix("p.")] = text if each.parameter.choices else _number(text, each)
     return found
@@ -130,7 +130,7 @@ def _number(text: str, asked: Field) -> Value:
         raise FormError(f"{asked.label}: {quoted(text)} is not a number.", asked.name) from None
 
 
-def _written(value: Value) -> str:
+def _value_text(value: Value) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

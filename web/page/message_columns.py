@@ -27,7 +27,7 @@ def _expires(view: MessageView) -> str:
     return instant(min(enqueued_at + ttl_ms, INSTANT_MS_MAX))
 
 
-def _scheduled(view: MessageView) -> str:
+def _scheduled_text(view: MessageView) -> str:
     value = view.json["annotations"].get("x-opt-scheduled-enqueue-time")
     return value["value"].replace("T", " ").replace("Z", " UTC") if isinstance(value, dict) else ""
 
@@ -45,7 +45,7 @@ COLUMNS: Final[Mapping[str, tuple[str, _Cell]]] = {
     "partition": ("Partition", lambda view: str(view.json["partition_id"])),
     "enqueued": ("Enqueued", lambda view: instant(view.json["enqueued_at"])),
     "expires": ("Expires", _expires),
-    "scheduled": ("Scheduled", _scheduled),
+    "scheduled": ("Scheduled", _scheduled_text),
     "count": ("Deliveries", lambda view: str(view.json["delivery_count"])),
     "size": ("Size", lambda view: size(view.json["size_bytes"])),
     "state": ("State", _state),

@@ -150,13 +150,13 @@ def message_in(form: Form, now: int) -> NewMessage:
         properties,
         _application_properties(form),
         form.optional("partition_key"),
-        _scheduled(form, now),
+        _scheduled_in(form, now),
         ttl_ms,
         created_at=now,
     )
 
 
-def _scheduled(form: Form, now: int) -> int | None:
+def _scheduled_in(form: Form, now: int) -> int | None:
     text = form.text("scheduled")
     if not text:
         return None

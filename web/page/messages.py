@@ -152,10 +152,10 @@ def _groups(asked: Form, surveyed: Survey | None) -> list[Group]:
     if surveyed is None:
         return []
     largest = surveyed.values.most_common(GROUPS_SHOWN)
-    return [Group(value.text, count, _narrowed(asked, value)) for value, count in largest]
+    return [Group(value.text, count, _address_narrowed(asked, value)) for value, count in largest]
 
 
-def _narrowed(asked: Form, value: Value) -> str:
+def _address_narrowed(asked: Form, value: Value) -> str:
     """The address of the same search for messages whose property has a value; "" if no expression can say it."""
     if value.text is not None and value.sql is None:
         return ""

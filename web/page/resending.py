@@ -93,13 +93,13 @@ def _body_fields(body: JsonObject) -> dict[str, list[str]]:
     if body["kind"] == "data":
         text, encoded = body.optional("text", str), body.optional("base64", str)
         if text is not None and len(text) <= BODY_CHARS_MAX:
-            return {"body": [_indented(text)], "body_form": ["text"]}
+            return {"body": [_indented_json(text)], "body_form": ["text"]}
         if encoded is not None and len(encoded) <= BODY_CHARS_MAX:
             return {"body": [base64.b64decode(encoded).hex(" ")], "body_form": ["hex"]}
     return {"body": [""], "body_form": [UNCHANGED]}
 
 
-def _indented(text: str) -> str:
+def _indented_json(text: str) -> str:
     """JSON with a line for each member; another text as it is. Numbers and repeated names stay as they are written."""
     if not text.lstrip().startswith(("{", "[")) or len(text) > INDENTED_CHARS_MAX:
         return text
@@ -115,13 +115,13 @@ def _property_fields(properties: JsonObject) -> list[tuple[str, str, str]]:
     found: list[tuple[str, str, str]] = []
     for name, written in properties.items():
         value = from_json(written)
-        kind, text = _typed(value, written)
+        kind, text = _type_and_text(value, written)
         if len(text) <= PROPERTY_CHARS_MAX:
             found.append((name, kind, text))
     return found
 
 
-def _typed(value: object, written: object) -> tuple[str, str]:
+def _type_and_text(value: object, written: object) -> tuple[str, str]:
     """The type of an application property in a form, and its text; `written` is its JSON."""
     kind = TYPE_NAMES.get(type(value), "")
     if isinstance(value, bool):

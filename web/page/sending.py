@@ -178,7 +178,7 @@ async def _send_often(site: Site, entity: Entity, data: bytes, count: int) -> Fl
 
 def destination_of(site: Site, entity: Entity, message: NewMessage) -> Destination:
     """The destination of a message. BrokerError, FormError."""
-    parsed = _parsed(entity, message)
+    parsed = _parse_for_entity(entity, message)
     route = site.overview.route(
         entity, session_id=message.session_id, partition_key=message.partition_key, message_id=message.message_id
     )
@@ -195,7 +195,7 @@ def destination_of(site: Site, entity: Entity, message: NewMessage) -> Destinati
     return Destination(route, verdicts, count, isinstance(entity.description, TopicDescription))
 
 
-def _parsed(entity: Entity, message: NewMessage) -> Message:
+def _parse_for_entity(entity: Entity, message: NewMessage) -> Message:
     (parsed,) = entity.parse(encoded(message), batch=False)
     return parsed
 

@@ -57,7 +57,7 @@ async def show(
         row=row_of(site, entity),
         sessions=sessions[:SESSIONS_MAX],
         total=len(sessions),
-        opened=await _opened(site, entity, session_id) if session_id else None,
+        opened=await _read_state(site, entity, session_id) if session_id else None,
         body_forms=list(BODY_FORMS),
     )
 
@@ -73,7 +73,7 @@ def _entity_of(site: Site, asked: Form) -> Entity:
     return entity
 
 
-async def _opened(site: Site, entity: Entity, session_id: str) -> StateView:
+async def _read_state(site: Site, entity: Entity, session_id: str) -> StateView:
     state = site.overview.session_state(entity, session_id)
     return await site.aside.run(partial(_state_view, session_id, state), len(state or b""))
 

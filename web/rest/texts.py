@@ -117,13 +117,13 @@ def property_text(value: object) -> str | None:
         case float():
             return _number(value)
         case str():
-            return _quoted(str.__str__(value))
+            return _quoted_string(str.__str__(value))
         case uuid.UUID():
             return f'"{value}"'
         case Decimal32() | Decimal64() | Decimal128():
             return _decimal(decimals.meant(value))
         case Described(descriptor, str() as uri) if descriptor == _URI:
-            return _quoted(str.__str__(uri))
+            return _quoted_string(str.__str__(uri))
         case Described(descriptor, int() as ticks) if descriptor == _DATE_TIME_OFFSET:
             return property_text(Timestamp((int(ticks) - _TICKS_AT_1970) // (TICKS_PER_S // 1_000)))
         case Described(descriptor, int() as ticks) if descriptor == TIME_SPAN:
@@ -148,7 +148,7 @@ def _number(value: float) -> str:
     return f"{value:.9g}" if isinstance(value, Float) else repr(float(value))
 
 
-def _quoted(text: str) -> str:
+def _quoted_string(text: str) -> str:
     """A string in quotes. A header can't hold control characters: they are written as in JSON."""
     text = _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text.replace('"', '\\"'))
     return f'"{text}"'

@@ -60,7 +60,7 @@ class DeliveryIds:
             if code == BEGIN:
                 self._sessions[channel] = _Session()
             elif code == TRANSFER and channel in self._sessions:
-                frame = _renumbered(self._sessions[channel], piece[start:stop])
+                frame = _renumbered_transfer(self._sessions[channel], piece[start:stop])
                 if frame is not None:
                     out += (piece[done:start], frame)
                     done = stop
@@ -93,7 +93,7 @@ def _role_at(data: bytes, start: int) -> int:
     return open_items(data, start + 11)[1]
 
 
-def _renumbered(session: _Session, frame: bytes) -> bytes | None:
+def _renumbered_transfer(session: _Session, frame: bytes) -> bytes | None:
     """A transfer with the id that Proton expects; None if it may stay as it is, or is none."""
     try:
         fields, behind = decode(frame, 11)

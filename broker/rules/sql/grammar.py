@@ -156,7 +156,7 @@ def _syntax_error(what: str, text: str, unexpected: UnexpectedInput) -> FilterEr
         line, column = (token.line, token.column) if token.type != "$END" else _end_of(text)
         shown = _quoted_token(token) if token.type != "$END" else "the end of the text"
         return FilterError(
-            f"{what}: unexpected {shown}; expected {_expected(unexpected.accepts or unexpected.expected)}",
+            f"{what}: unexpected {shown}; expected {_expected_text(unexpected.accepts or unexpected.expected)}",
             line=line or 1,
             column=column or 1,
             token=str(token),
@@ -172,7 +172,7 @@ def _end_of(text: str) -> tuple[int, int]:
     return text.count("\n") + 1, len(text) - text.rfind("\n")
 
 
-def _expected(terminals: Collection[str]) -> str:
+def _expected_text(terminals: Collection[str]) -> str:
     if "NAME" in terminals:
         return "a value" if "INTEGER" in terminals else "a property"
     names = [words for terminal, words in _EXPECTED.items() if terminal in terminals]

@@ -98,7 +98,7 @@ def _entity_lines(entity: Answer, properties: Answer) -> Iterable[str]:
             ("Locked", entity["locked_count"]),
             ("Links", entity["link_count"]),
             ("Last activity", instant(entity.number_or_none("last_activity_at"))),
-            *_named(entity.text("kind"), properties),
+            *_named_properties(entity.text("kind"), properties),
         ]
     )
     if entity["is_partitioned"]:
@@ -115,7 +115,7 @@ def _partition(partition: Answer) -> list[object]:
     return [messages.get("active"), messages.get("dead-letter"), partition["locked_count"]]
 
 
-def _named(kind: str, properties: Answer) -> Iterable[tuple[str, object]]:
+def _named_properties(kind: str, properties: Answer) -> Iterable[tuple[str, object]]:
     """Properties under the names of Config.json, durations as they can be set here."""
     for name, row in _table_of(kind).items():
         if row.field in properties:

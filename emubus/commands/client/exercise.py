@@ -32,8 +32,8 @@ STRIKES_SHOWN: Final = 100
 
 def add_exercise(parser: Command) -> None:
     parser.option("--minutes", convert=_minutes, default=10.0, metavar="N", help="how long it lasts in all (10)")
-    parser.option("--seed", convert=_seed, default=0, metavar="N", help="of the order, and of all conditions (0)")
-    parser.option("--presets", convert=_presets, default=tuple(PRESETS), metavar="NAME,…", help="these only (all)")
+    parser.option("--seed", convert=_seed_in, default=0, metavar="N", help="of the order, and of all conditions (0)")
+    parser.option("--presets", convert=_presets_in, default=tuple(PRESETS), metavar="NAME,…", help="these only (all)")
     parser.option("--entity", metavar="ENTITY", help="strike this entity only")
     parser.option(
         "--report",
@@ -57,7 +57,7 @@ def _minutes(text: str) -> float:
     return minutes
 
 
-def _presets(text: str) -> tuple[str, ...]:
+def _presets_in(text: str) -> tuple[str, ...]:
     found = tuple(part.strip() for part in text.split(","))
     for each in found:
         if each not in PRESETS:
@@ -66,7 +66,7 @@ def _presets(text: str) -> tuple[str, ...]:
     return found
 
 
-def _seed(text: str) -> int:
+def _seed_in(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 16 and int(text) <= SEED_MAX):
         raise ValueError(f"is {text!r}; allowed is 0 to {SEED_MAX}")
     return int(text)

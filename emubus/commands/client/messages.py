@@ -188,7 +188,7 @@ def _peek(parsed: Parsed) -> int:
                 raise AnswerError("next_sequence_number does not lead to the end")
             found += own
             following = next_number
-    lines = _listed(found, whole=parsed.body, are_dead=parsed.sub_queue != "active")
+    lines = _message_lines(found, whole=parsed.body, are_dead=parsed.sub_queue != "active")
     show(parsed, {"messages": found, "next_sequence_number": following}, lines)
     return EXIT_OK
 
@@ -204,7 +204,7 @@ def _entity_with_messages(api: Api, path: str) -> str:
     return at
 
 
-def _listed(messages: list[Answer], *, whole: bool, are_dead: bool) -> list[str]:
+def _message_lines(messages: list[Answer], *, whole: bool, are_dead: bool) -> list[str]:
     """Bodies, or a table; of dead letters it says why they are."""
     if whole:
         return [body_text(each) for each in messages]
@@ -298,7 +298,7 @@ def _receive(parsed: Parsed) -> int:
                 break
             messages += own
     answer["messages"] = messages
-    lines = _listed(messages, whole=parsed.body, are_dead=parsed.sub_queue != "active")
+    lines = _message_lines(messages, whole=parsed.body, are_dead=parsed.sub_queue != "active")
     if parsed.then == "lock":
         lines += [f"lock token of {each['sequence_number']}: {each['lock_token']}" for each in messages]
     show(parsed, answer, lines)
@@ -337,12 +337,12 @@ def _token(text: str) -> str:
 def _settle(parsed: Parsed) -> int:
     _check_reason(parsed, parsed.outcome, "the OUTCOME dead-letter")
     with connect(parsed) as api:
-        answer = _settled(api, parsed)
+        answer = _settle_tokens(api, parsed)
     show(parsed, answer, [f"settled: {answer['settled_count']} ({parsed.outcome})"])
     return EXIT_OK
 
 
-def _settled(api: Api, parsed: Parsed) -> Answer:
+def _settle_tokens(api: Api, parsed: Parsed) -> Answer:
     return api.post(
         f"{api.entity(parsed.entity)}/settle",
         {
