@@ -100,7 +100,7 @@ class Connection(asyncio.Protocol):
         self._turn_end = server.broker.turn_end
         shared = server.broker, server.access, server.clock, server.limits, server.conditions, server.aside
         self.context = LinkContext(self, *shared, number, self._memory)
-        self._flow, self._log = self.context.flow, self.context.log
+        self._flow, self._log = self.context.wire.flow, self.context.log
         self._flow.buffers = server.buffers
         self.is_stranger = server.access.verify
         """Whether the client has yet to show a valid token or key."""
@@ -287,7 +287,7 @@ class Connection(asyncio.Protocol):
             frames.free()
             self._flow.drop_buffers()
         self._memory.close()
-        self.context.answered.clear()
+        self.context.wire.answered.clear()
         self._log.debug("connection closed")
         self._server.freed(self.context)
 
@@ -302,7 +302,7 @@ class Connection(asyncio.Protocol):
         self._hold_links()
 
     def _hold_links(self) -> None:
-        for link in self.context.links.values():
+        for link in self.context.wire.links.values():
             link.hold()
 
     def resume_writing(self) -> None:
@@ -441,7 +441,7 @@ class Connection(asyncio.Protocol):
         """Be a connection of that server, as if the client had come there: nothing but keys has been said yet."""
         left, old = self._server, self.context
         old.claims.close()
-        old.flow.disconnect()
+        old.wire.flow.disconnect()
         left.lost(old)
         left.freed(old)
         self._serve_for(server, server.next_number())
@@ -495,8 +495,8 @@ class Connection(asyncio.Protocol):
         frames, flow, context = self._frames, self._flow, self.context
         if frames is None:
             return
-        if context.answered:
-            context.finish_runs()
+        if context.wire.answered:
+            context.wire.finish_runs()
         if self._memory.is_held:
             self._memory.read()
         if flow.is_full:
@@ -519,8 +519,8 @@ class Connection(asyncio.Protocol):
     def write_outcomes(self) -> None:
         """Write the outcomes that have gathered before what is sent from now on."""
         if self._frames is not None and not self._failed:
-            if self.context.answered:
-                self.context.finish_runs()
+            if self.context.wire.answered:
+                self.context.wire.finish_runs()
             self._frames.engine.process()
 
     # ---- opening

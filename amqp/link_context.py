@@ -95,7 +95,7 @@ class Requests(Protocol):
         ...
 
 
-class LinkContext(ConnectionState):
+class LinkContext:
     """What is the same for all links of a connection; `number` identifies it in the log."""
 
     def __init__(
@@ -114,7 +114,11 @@ class LinkContext(ConnectionState):
         """What the client says of itself: container, product, version; and its address."""
         self.tracker = Tracker(broker, clock, number, self.client)
         log = structlog.get_logger().bind(connection=number)
-        super().__init__(log, account, requests.schedule_flush, requests.detach, self.tracker.refused)
+        self.wire = ConnectionState(log, account, requests.schedule_flush, requests.detach, self.tracker.refused)
+        """The part of it that frames touch: links, runs, flow."""
+        self.log = log
+        self.memory = account
+        """What the ledger holds against the client."""
         self.requests = requests
         self.number = number
         self.broker = broker
@@ -132,9 +136,9 @@ class LinkContext(ConnectionState):
         """What is noted while conditions are on."""
         self._copying = asyncio.Lock()
         self._copies_bytes = self._replies_bytes = self._endpoints_bytes = 0
-        account.enter(Use.PENDING, lambda: PENDING_FACTOR * self.flow.pending_bytes)
-        account.enter(Use.BUFFERS, lambda: max(0, self.flow.kept_bytes - self.flow.delivery_bytes))
-        account.enter(Use.PARTIAL, lambda: self.flow.partial_bytes)
+        account.enter(Use.PENDING, lambda: PENDING_FACTOR * self.wire.flow.pending_bytes)
+        account.enter(Use.BUFFERS, lambda: max(0, self.wire.flow.kept_bytes - self.wire.flow.delivery_bytes))
+        account.enter(Use.PARTIAL, lambda: self.wire.flow.partial_bytes)
         account.enter(Use.COPIES, lambda: self._copies_bytes)
         account.enter(Use.REPLIES, lambda: self._replies_bytes)
         account.enter(Use.LINKS, lambda: self._endpoints_bytes)
@@ -172,16 +176,16 @@ class LinkContext(ConnectionState):
     def _unread_bytes(self) -> int:
         """What Proton keeps of deliveries until they are settled, and until they are written for want of window."""
         kept = dict[Pointer, int]()  # by AMQP session
-        for link in list(self.sending):
+        for link in list(self.wire.sending):
             size_bytes = link.unsettled_bytes()
             if not size_bytes and not unsent_bytes(link.session):
-                self.sending.discard(link)
+                self.wire.sending.discard(link)
             kept[link.session] = kept.get(link.session, 0) + size_bytes
         return sum(max(size_bytes, unsent_bytes(session)) for session, size_bytes in kept.items())
 
     def unsent_bytes(self) -> int:
         """What Proton has yet to write of deliveries, most often for want of windows."""
-        return sum(unsent_bytes(session) for session in {link.session for link in self.sending})
+        return sum(unsent_bytes(session) for session in {link.session for link in self.wire.sending})
 
     def replies_wait(self, by_bytes: int) -> None:
         """More bytes of responses wait for credit, or fewer."""

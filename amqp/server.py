@@ -79,14 +79,14 @@ class AmqpServer:
     @property
     def link_count(self) -> int:
         """How many links there are on all of them."""
-        return sum(len(connection.links) for connection in self._state.connections)
+        return sum(len(connection.wire.links) for connection in self._state.connections)
 
     def report(self) -> list[dict[str, object]]:
         """Every open connection as its client introduces itself, with its links; the oldest first."""
         found: list[dict[str, object]] = []
         for each in sorted(self._state.connections, key=lambda connection: connection.number):
             if each.client:
-                links = [_link_report(each, pointer) for pointer in each.links]
+                links = [_link_report(each, pointer) for pointer in each.wire.links]
                 found.append({"number": each.number, "since": each.opened_at, **each.client, "links": links})
         return found
 

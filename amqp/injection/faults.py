@@ -75,7 +75,7 @@ class Faults:
         """Detach every link that is meant, because of `condition`; the connections stay; returns how many."""
         doomed = [(each, pointer) for each in self._connections for pointer in _links(each, target)]
         for connection, pointer in doomed:
-            connection.detach(pointer, loss_of(connection, read_attach(pointer), condition))
+            connection.requests.detach(pointer, loss_of(connection, read_attach(pointer), condition))
         return len(doomed)
 
     def drop_connections_of(self, entity: str | None) -> int:
@@ -149,7 +149,7 @@ class Faults:
 
     def _tap(self, connection: LinkContext, pointer: Pointer) -> None:
         """Put a tap into a link or its node, unless there is one."""
-        link = connection.links[pointer]
+        link = connection.wire.links[pointer]
         address = address_of(connection, pointer)
         point = InjectionPoint(self._conditions, connection, pointer, address)
         if isinstance(link, IncomingLink):
@@ -177,7 +177,7 @@ class Faults:
         had_conditions, self._had_conditions = self._had_conditions, self._conditions.are_on
         for connection in self._connections:
             connection.requests.observe(Watch(connection.clock.now_ms) if self._conditions.are_on else None)
-            for pointer, link in list(connection.links.items()):
+            for pointer, link in list(connection.wire.links.items()):
                 if self.are_set:
                     self._tap(connection, pointer)
                 else:
@@ -188,7 +188,7 @@ class Faults:
 
 def _untap(connection: LinkContext, pointer: Pointer) -> None:
     """Put nothing between a link of a connection and the broker."""
-    link = connection.links[pointer]
+    link = connection.wire.links[pointer]
     if isinstance(link, OutgoingLink):
         tap, link.tap = link.tap, None
         if isinstance(tap, FaultyReceiving):
@@ -206,9 +206,9 @@ def _is_exempt(address: str) -> bool:
 
 def _has_links(connection: LinkContext) -> bool:
     """Whether a connection has a link to an entity."""
-    return any(not _is_exempt(read_attach(pointer).address) for pointer in connection.links)
+    return any(not _is_exempt(read_attach(pointer).address) for pointer in connection.wire.links)
 
 
 def _links(connection: LinkContext, target: Target) -> Iterator[Pointer]:
     """The links of a connection that are meant, each by its pointer."""
-    return (pointer for pointer in connection.links if target.covers(address_of(connection, pointer)))
+    return (pointer for pointer in connection.wire.links if target.covers(address_of(connection, pointer)))

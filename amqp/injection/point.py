@@ -141,12 +141,12 @@ class InjectionPoint:
         pointers = [self.pointer] if self.pointer is not None else self._links_of_node()
         for pointer in pointers:
             loss = error or loss_of(self.connection, read_attach(pointer), Condition.DETACH_FORCED)
-            self.connection.detach(pointer, loss)
+            self.connection.requests.detach(pointer, loss)
 
     def _links_of_node(self) -> list[Pointer]:
         key = parse_address(self.address).key
         found: list[Pointer] = []
-        for pointer in self.connection.links:
+        for pointer in self.connection.wire.links:
             address = parse_address(read_attach(pointer).address)
             if address.management and address.key == key:
                 found.append(pointer)
@@ -156,7 +156,7 @@ class InjectionPoint:
         """Something was done for the link of that name by a request."""
         watch = self.connection.watch
         if watch is not None and link_name is not None:
-            for pointer in self.connection.links:
+            for pointer in self.connection.wire.links:
                 if read_attach(pointer).name == link_name:
                     watch.used(pointer)
 

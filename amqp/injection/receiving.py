@@ -86,7 +86,7 @@ class FaultyReceiving:
         return sum(link.unsettled_count for link in self._links_of_session())
 
     def _links_of_session(self) -> list[OutgoingLink]:
-        links = self._point.connection.links.values()
+        links = self._point.connection.wire.links.values()
         return [each for each in links if isinstance(each, OutgoingLink) and each.session == self._link.session]
 
     def _make_room(self) -> None:

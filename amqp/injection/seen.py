@@ -44,11 +44,11 @@ class SeenLink:
 
     @property
     def is_coordinator(self) -> bool:
-        return isinstance(self.connection.links.get(self.pointer), CoordinatorLink)
+        return isinstance(self.connection.wire.links.get(self.pointer), CoordinatorLink)
 
     @property
     def holds_session(self) -> bool:
-        return isinstance(self.connection.links.get(self.pointer), MessageSessionLink)
+        return isinstance(self.connection.wire.links.get(self.pointer), MessageSessionLink)
 
     @property
     def used_at(self) -> int:
@@ -56,25 +56,25 @@ class SeenLink:
 
     @property
     def has_credit(self) -> bool:
-        link = self.connection.links.get(self.pointer)
+        link = self.connection.wire.links.get(self.pointer)
         return isinstance(link, OutgoingLink) and link.credit > 0
 
     def detach(self, error: BrokerError) -> None:
-        self.connection.detach(self.pointer, error)
+        self.connection.requests.detach(self.pointer, error)
 
     def hold_credit(self, *, is_new: bool) -> None:
-        link = self.connection.links.get(self.pointer)
+        link = self.connection.wire.links.get(self.pointer)
         if isinstance(link, IncomingLink):
             link.hold_credit(is_new=is_new)
 
     def give_credit(self) -> None:
-        link = self.connection.links.get(self.pointer)
+        link = self.connection.wire.links.get(self.pointer)
         if isinstance(link, IncomingLink):
             link.give_credit()
-            self.connection.schedule_flush()
+            self.connection.requests.schedule_flush()
 
     def forget_locks(self) -> None:
-        link = self.connection.links.get(self.pointer)
+        link = self.connection.wire.links.get(self.pointer)
         if isinstance(link, OutgoingLink) and link.receiver is not None and not link.presettled:
             link.receiver.settle(link.unsettled_tokens(), RELEASE, None)
 
@@ -109,7 +109,7 @@ class SeenConnection:
     @property
     def links(self) -> Iterator[SeenLink]:
         """Its links to entities; those for tokens belong to none."""
-        for pointer in list(self.connection.links):
+        for pointer in list(self.connection.wire.links):
             request = read_attach(pointer)
             if request.address.strip("/").lower() != CBS_ADDRESS:
                 yield SeenLink(self.connection, pointer, request, self.watch)

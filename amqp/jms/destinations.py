@@ -30,7 +30,7 @@ class TemporaryDestinationLink(Link):
     __slots__ = ("_context", "_entity")
 
     def __init__(self, context: LinkContext, pointer: Pointer, entity: Entity) -> None:
-        super().__init__(context, pointer)
+        super().__init__(context.wire, pointer)
         self._context = context
         self._entity = entity
 

@@ -281,7 +281,7 @@ def _make_sender_link(factory: LinkFactory, pointer: Pointer, request: AttachReq
         context.broker.open_sender(destination, detached=lambda _: None).close()
         properties[Symbol(DESTINATION_PROPERTY)] = request.properties[DESTINATION_PROPERTY]
     sender = context.broker.open_sender(
-        request.address, detached=partial(context.detach, pointer), client=context.client_name
+        request.address, detached=partial(context.requests.detach, pointer), client=context.client_name
     )
     factory.enter(pointer, request.address)
     accept_link(pointer, max(1, sender.message_bytes_max), encode_map(properties))
@@ -311,7 +311,7 @@ def _make_browsing_link(factory: LinkFactory, pointer: Pointer, request: AttachR
         request.address,
         mode=ReceiveMode.PEEK_LOCK,
         deliver=lambda _: None,
-        detached=partial(context.detach, pointer),
+        detached=partial(context.requests.detach, pointer),
     )
     accept_link(pointer, request.message_bytes_max, source_filter=_filter_in_force(selector))
     link.start(receiver)
@@ -382,7 +382,7 @@ def _make_unsubscribing_link(factory: LinkFactory, pointer: Pointer, request: At
     if not context.broker.limits.jms:
         raise service_errors.not_found(context.broker.name, request.address)
     accept_unsubscription(pointer, unsubscribe(context, request))
-    return Link(context, pointer)
+    return Link(context.wire, pointer)
 
 
 LINK_KINDS: Final[tuple[LinkKind, ...]] = (

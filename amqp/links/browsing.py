@@ -43,7 +43,7 @@ class BrowsingLink(OutgoingDeliveries):
         presettled: bool,
         matches: Matches | None = None,
     ) -> None:
-        super().__init__(context, pointer, presettled=presettled)
+        super().__init__(context.wire, pointer, presettled=presettled)
         self._matches = matches
         self._context = context
         self._address = address
@@ -79,7 +79,7 @@ class BrowsingLink(OutgoingDeliveries):
         try:
             await self._peek_on()
         except BrokerError as error:
-            self._context.detach(self.pointer, error)
+            self._context.requests.detach(self.pointer, error)
 
     async def _peek_on(self) -> None:
         """Send messages from where the last peek ended, as far as credit and room go."""

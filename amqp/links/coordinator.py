@@ -76,7 +76,7 @@ class CoordinatorLink(IncomingDeliveries):
         self.tap: DischargeTap | None = None
         """Where faults stand between the link and the broker."""
         limits = context.limits
-        super().__init__(context, pointer, bytes_max=limits.request_bytes_max, credit=limits.request_credit)
+        super().__init__(context.wire, pointer, bytes_max=limits.request_bytes_max, credit=limits.request_credit)
 
     def receive(self, run: Run) -> None:
         """Declare a transaction, or discharge one."""

@@ -37,7 +37,7 @@ class Endpoints:
     def __init__(self, context: LinkContext, engine: Engine, flows: FlowRewriter, hooks: LinkHooks) -> None:
         self._context = context
         self._engine = engine
-        self._links = context.links
+        self._links = context.wire.links
         self._flows = flows
         self._hooks = hooks
         self._factory = LinkFactory(context)
@@ -214,7 +214,7 @@ class Endpoints:
             self._hooks.attached(self._context, pointer)
         self._flows.link_attached(pointer, proton.session_of(pointer), request.name, sends=request.sends)
         self._log("message session granted", request)
-        self._context.schedule_flush()
+        self._context.requests.schedule_flush()
 
     def closed(self, event: Pointer) -> None:
         """A link's detach has come, the client's or one in its name: the answer is of the same kind, none if we were
@@ -269,7 +269,7 @@ class Endpoints:
                 proton.close_link(pointer, error)
             name, entity = proton.link_name(pointer), _entity_of(pointer)
             self._context.log.debug("link detached by us", link=name, entity=entity, reason=str(error))
-            self._context.schedule_flush()
+            self._context.requests.schedule_flush()
 
     def _refuse(self, pointer: Pointer, error: BrokerError) -> None:
         """Answer an attach with null termini and a detach right behind [wire 9.4], or after a pause."""
@@ -283,7 +283,7 @@ class Endpoints:
     def _close_refused(self, pointer: Pointer, error: BrokerError) -> None:
         del self._pauses[pointer]
         proton.close_link(pointer, error)
-        self._context.schedule_flush()
+        self._context.requests.schedule_flush()
 
     # ---- deliveries that are settled after their link
 

@@ -54,7 +54,7 @@ class FrameExchange:
             run_events,
             self.engine.collector,
             handle_of(self.engine.collector),
-            context,
+            context.wire,
             handlers | self.endpoints.handlers(),
             self.endpoints.settled_late,
             self._is_late,
@@ -166,12 +166,12 @@ class FrameExchange:
             self._flows.session_began(channel, session)
 
     def _after_batch(self, channel: int, frame: bytes) -> None:
-        link = link_of_next(self.engine, PN_DELIVERY, self._context.links)
+        link = link_of_next(self.engine, PN_DELIVERY, self._context.wire.links)
         if link is not None:
             link.expect_batch()
 
     def _after_flow(self, channel: int, frame: bytes) -> None:
-        link = link_of_next(self.engine, PN_LINK_FLOW, self._context.links)
+        link = link_of_next(self.engine, PN_LINK_FLOW, self._context.wire.links)
         session = self._flows.session_on(channel)
         if link is not None:
             link.expect_reply(delivery_count_of(frame))
@@ -192,14 +192,14 @@ class FrameExchange:
     def output(self) -> list[bytes]:
         """All bytes that are to be written now, whole frames."""
         context, flows = self._context, self._flows
-        replies, ids = context.replies, self._reader.ids
+        replies, ids = context.wire.replies, self._reader.ids
         states = self._link_states() if replies.drained or replies.echoed else []
         if not (states or _pending(self.engine.transport)):
             return []
         chunks = self.engine.output()
         if not (chunks or states):
             return chunks
-        if context.sends_without_tokens:
+        if context.wire.sends_without_tokens:
             chunks = [without_tokens(b"".join(chunks))]
         if states or self._padder is not None or flows.awaits_numbers or (ids is not None and ids.is_renumbering):
             output = b"".join(chunks)
@@ -212,7 +212,7 @@ class FrameExchange:
     def _link_states(self) -> list[tuple[Pointer, LinkState]]:
         """What is to be written of links in answer to drains and echoes; each gets a flow of its AMQP session."""
         self.engine.process()  # transfers come before the answer to a drain
-        states = self._context.replies.take(self._context.links)
+        states = self._context.wire.replies.take(self._context.wire.links)
         for pointer, _ in states:
             proton.send_session_flow(proton.session_of(pointer))
         return states

@@ -22,11 +22,12 @@ from .hooks import SendingTap
 class IncomingLink(IncomingDeliveries):
     """A client's sender link, open for deliveries of up to the entity's size; with a `destination` they go on there."""
 
-    __slots__ = ("_broker", "_destination", "_sender", "_tracker", "tap")
+    __slots__ = ("_broker", "_context", "_destination", "_sender", "_tracker", "tap")
 
     def __init__(
         self, context: LinkContext, pointer: Pointer, sender: Sender, credit: int, destination: str | None = None
     ) -> None:
+        self._context = context
         self._broker = context.broker
         self._tracker = context.tracker
         self._sender = sender
@@ -34,13 +35,13 @@ class IncomingLink(IncomingDeliveries):
         """Where faults stand between the link and the broker."""
         self._destination = destination
         bytes_max = max(sender.message_bytes_max, sender.batch_bytes_max)
-        super().__init__(context, pointer, bytes_max=bytes_max, credit=credit)
+        super().__init__(context.wire, pointer, bytes_max=bytes_max, credit=credit)
         self.takes_runs = destination is None
 
     def receive(self, run: Run) -> None:
         """Store deliveries, add one to a transaction, or transfer them to the link's destination."""
         if run.transaction is not None:
-            self._receive_in(TransactionRef(self.state, run.transaction), run)
+            self._receive_in(TransactionRef(self._context, run.transaction), run)
         elif self.tap is None and self._destination is None and not run.whole:
             self._sender.send(run.items, run.done)
         else:

@@ -149,7 +149,7 @@ class MessageSessionLink(OutgoingLink):
     def _refused(self, error: BrokerError) -> None:
         self._wait = None
         self._refusal = error
-        self._context.detach(self.pointer, error)
+        self._context.requests.detach(self.pointer, error)
 
     def lose(self, error: BrokerError) -> None:
         """The session lock is lost: close the link; what the client settles until it knows is refused with `error`."""
@@ -162,7 +162,7 @@ class MessageSessionLink(OutgoingLink):
     def _close(self, error: BrokerError) -> None:
         self._release()
         close_link(self.pointer, error)
-        self._context.schedule_flush()
+        self._context.requests.schedule_flush()
 
     def disposed(self, run: Run) -> None:
         """As for other links; nothing can be settled once the session is lost."""

@@ -38,7 +38,7 @@ class OutgoingLink(OutgoingDeliveries):
     def __init__(
         self, context: LinkContext, pointer: Pointer, *, presettled: bool, released: Callable[[], None] | None = None
     ) -> None:
-        super().__init__(context, pointer, presettled=presettled)
+        super().__init__(context.wire, pointer, presettled=presettled)
         self._context = context
         self._released = released
         """Called when the link has given its receiver up."""
@@ -68,7 +68,7 @@ class OutgoingLink(OutgoingDeliveries):
 
     def detached(self, error: BrokerError) -> None:
         """The entity wants the link closed because of `error`."""
-        self._close_in_time(error, partial(self._context.detach, self.pointer, error))
+        self._close_in_time(error, partial(self._context.requests.detach, self.pointer, error))
 
     def _close_in_time(self, error: BrokerError, close: Callable[[], None]) -> None:
         """Close the link now, or if its entity was deleted a little later; until then nothing comes, and drains are
@@ -243,7 +243,7 @@ class OutgoingLink(OutgoingDeliveries):
                 run.done_one(BrokerError(Condition.INVALID_FIELD, text))
             return
         code, outcome = found
-        ref = TransactionRef(self.state, transaction)
+        ref = TransactionRef(self._context, transaction)
         settle = partial(self._context.broker.work.settle, ref, address, run.items[0], outcome)
         try:
             if run.is_settled:
@@ -288,6 +288,6 @@ class OutgoingLink(OutgoingDeliveries):
 
 def address_of(context: LinkContext, pointer: Pointer) -> str:
     """What a link is for: a JMS consumer on a topic is for its subscription, all else for the address of its attach."""
-    link = context.links.get(pointer)
+    link = context.wire.links.get(pointer)
     entity = link.entity if isinstance(link, OutgoingLink) else None
     return entity or read_attach(pointer).address

@@ -173,7 +173,7 @@ class Node:
 
     def remove(self, link: ReplyLink) -> None:
         self._replies.remove(link)
-        self._context.flow.resume_replies()  # who waited for its room has another link now, or none
+        self._context.wire.flow.resume_replies()  # who waited for its room has another link now, or none
 
     def received(self, session: Pointer, data: bytes, done: Done, transaction: TransactionRef | None = None) -> None:
         """Answer a request that came on a link of `session`; `done` goes out with the response.
@@ -228,7 +228,7 @@ class Node:
         """Make a large response, once the client has read those before it: of a thousand requests for messages that
         a client pipelines, the server would hold the answers to all."""
         async with self._making:
-            flow = self._context.flow
+            flow = self._context.wire.flow
             while flow.is_over or ((link := self._link_for(request, session)) is not None and not link.has_room):
                 await flow.room_for_replies()  # ends the request of a connection that is over
             with self._context.counted_copies(self._context.limits.reply_bytes_max):
@@ -245,18 +245,19 @@ class Node:
 class RequestLink(IncomingDeliveries):
     """A client's link for requests to a node."""
 
-    __slots__ = ("_session", "node")
+    __slots__ = ("_context", "_session", "node")
 
     def __init__(self, context: LinkContext, pointer: Pointer, node: Node) -> None:
         self.node = node
+        self._context = context
         self._session = session_of(pointer)
         limits = context.limits
-        super().__init__(context, pointer, bytes_max=limits.request_bytes_max, credit=limits.request_credit)
+        super().__init__(context.wire, pointer, bytes_max=limits.request_bytes_max, credit=limits.request_credit)
 
     def receive(self, run: Run) -> None:
         """Answer a request; whether its operation can be part of a transaction, the node says."""
         (data,), transaction = run.items, run.transaction
-        ref = None if transaction is None else TransactionRef(self.state, transaction)
+        ref = None if transaction is None else TransactionRef(self._context, transaction)
         self.node.received(self._session, data, run.done_one, ref)
 
     def gone(self) -> None:
@@ -289,7 +290,7 @@ class ReplyLink(OutgoingDeliveries):
         presettled: bool,
         bytes_max: int,
     ) -> None:
-        super().__init__(context, pointer, presettled=presettled)
+        super().__init__(context.wire, pointer, presettled=presettled)
         self.name = name
         self.target = target
         self.bytes_max = bytes_max
@@ -303,7 +304,7 @@ class ReplyLink(OutgoingDeliveries):
     def has_room(self) -> bool:
         """Whether the client has taken most of the responses that it has: not of those that it has yet to settle, and
         of a connection that the ledger holds, whatever for, only if little else waits for the client to read it."""
-        flow, bytes_max = self._context.flow, self._context.limits.unread_replies_bytes_max
+        flow, bytes_max = self._context.wire.flow, self._context.limits.unread_replies_bytes_max
         if flow.is_full or self._waiting_bytes + unsent_bytes(self.session) > bytes_max:
             return False
         return not self._context.memory.is_held or self._context.unsent_bytes() <= bytes_max
@@ -315,7 +316,7 @@ class ReplyLink(OutgoingDeliveries):
         self._send_waiting()
         if len(self._waiting) > self._context.limits.replies_max:
             text = f"{len(self._waiting)} responses of {self._waiting_bytes} bytes in all wait for credit on the link."
-            self._context.detach(self.pointer, BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, text))
+            self._context.requests.detach(self.pointer, BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, text))
 
     def _waits(self, by_bytes: int) -> None:
         """More bytes wait for credit, or fewer."""

@@ -142,7 +142,7 @@ async def converse(pieces: list[bytes], together: bool) -> None:
         other.lose()
         await other.turns(2)
     assert [entry for entry in logs if entry["log_level"] in ("error", "critical")] == []
-    assert wire.server.context.flow.pending_bytes == wire.server.context.flow.partial_bytes == 0
+    assert wire.server.context.wire.flow.pending_bytes == wire.server.context.wire.flow.partial_bytes == 0
     assert [each.closed for each in broker.senders] == [True] * len(broker.senders)
     assert broker.q.consumers == []
 

@@ -141,7 +141,7 @@ async def test_links_come_and_go_by_the_hundred_on_one_session(client: Client) -
         sender.close()
         receiver.close()
         await client.pump()
-        assert client.wire.server.context.links == {}
+        assert client.wire.server.context.wire.links == {}
         sender.free()
         receiver.free()
     assert len(client.wire.broker.q.sent) == 300

@@ -162,7 +162,7 @@ async def test_without_faults_nothing_stands_between_a_link_and_the_broker(wire:
 
 def taps(wire: Wire) -> list[object]:
     """What stands between the links of messages and the broker, in the order of their attaches."""
-    links = wire.server.context.links.values()
+    links = wire.server.context.wire.links.values()
     return [link.tap for link in links if isinstance(link, IncomingLink | OutgoingLink)]
 
 

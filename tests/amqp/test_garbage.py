@@ -129,8 +129,8 @@ async def converse(data: bytes, chunk: int) -> None:
         await wire.turns(2)
     assert [entry for entry in logs if entry["log_level"] in ("error", "critical", "warning")] == []
     assert wire.connections == set()
-    assert wire.server.context.flow.pending_bytes == 0
-    assert wire.server.context.flow.partial_bytes == 0
+    assert wire.server.context.wire.flow.pending_bytes == 0
+    assert wire.server.context.wire.flow.partial_bytes == 0
     assert wire.broker.q.consumers == []
     assert all(sender.closed for sender in wire.broker.senders)
 

@@ -269,7 +269,7 @@ async def test_a_link_that_is_closed_again_after_its_session_was_lost_is_closed_
     consumer = await granted(wire)
     consumer.detached(LOST)
     assert [each.code for each in await wire.turn()] == [DETACH]
-    (pointer,) = wire.server.context.links
+    (pointer,) = wire.server.context.wire.links
     wire.server.detach(pointer, BrokerError(Condition.DETACH_FORCED, "Something else."))
     assert await wire.turn() == []
     wire.send(0, DETACH, [Uint(0), True])

@@ -343,12 +343,12 @@ async def test_a_thousand_links_on_a_hundred_sessions_all_work_and_all_end(wire:
             assert wire.attach_sender(handle=handle, channel=channel)[0].code == ATTACH
         wire.write(b"".join(wire.transfer(b"m", handle, channel) for handle in range(10)))
     assert len(wire.broker.q.sent) == 1000
-    assert len(wire.server.context.links) == 1000
+    assert len(wire.server.context.wire.links) == 1000
     wire.read()
     for channel in range(1, 101):
         wire.send(channel, END, [])
         assert [each.code for each in wire.read()] == [END]
-    assert wire.server.context.links == {}
+    assert wire.server.context.wire.links == {}
     assert all(sender.closed for sender in wire.broker.senders)
 
 

@@ -174,7 +174,7 @@ async def test_a_message_larger_than_a_frame_arrives_whole(wire: Wire) -> None:
     wire.write(data, chunk=9999)
     assert wire.broker.q.sent == [(payload, False)]
     assert [each.get(4) for each in wire.read()] == [accepted]
-    assert wire.server.context.flow.partial_bytes == 0
+    assert wire.server.context.wire.flow.partial_bytes == 0
 
 
 async def test_a_message_of_more_than_a_mebibyte_arrives_whole(wire: Wire) -> None:
@@ -197,13 +197,13 @@ async def test_what_exceeds_the_limit_closes_its_link_at_the_first_excess_byte(w
     for _ in range(2):
         wire.write(part)
     assert wire.read() == []
-    assert wire.server.context.flow.partial_bytes == 100_000
+    assert wire.server.context.wire.flow.partial_bytes == 100_000
     wire.write(part)
     (detach,) = wire.read()
     assert (detach.code, detach.fields[:2]) == (DETACH, [0, True])
     condition, text, info = detach.fields[2].value
     assert (condition, untracked(text), info) == ("amqp:link:message-size-exceeded", TOO_LARGE.format(150_000), {})
-    assert wire.server.context.flow.partial_bytes == 0
+    assert wire.server.context.wire.flow.partial_bytes == 0
 
 
 async def test_the_rest_of_a_delivery_that_was_too_large_is_dropped_while_it_arrives(wire: Wire) -> None:
@@ -212,7 +212,7 @@ async def test_the_rest_of_a_delivery_that_was_too_large_is_dropped_while_it_arr
     wire.attach_sender(handle=1)
     for number in range(40):
         wire.write(frame(0, 0x14, [Uint(0), Uint(0), b"t", Uint(0), False, number < 39], bytes(50_000)))
-        assert wire.server.context.flow.partial_bytes <= 100_000
+        assert wire.server.context.wire.flow.partial_bytes <= 100_000
         assert lib.pn_session_incoming_bytes(lib.pn_session_head(wire.engine.connection, 0)) <= 100_000
     detach, disposition = wire.read()
     assert detach.fields[2].value[0] == "amqp:link:message-size-exceeded"
@@ -284,7 +284,7 @@ async def test_an_aborted_delivery_never_was(wire: Wire) -> None:
     wire.write(wire.transfer(b"whole"))
     assert wire.broker.q.sent == [(b"whole", False)]
     assert [each.fields[1] for each in wire.read()] == [1]
-    assert wire.server.context.flow.partial_bytes == 0
+    assert wire.server.context.wire.flow.partial_bytes == 0
 
 
 async def test_an_empty_message_is_given_to_the_broker_too(wire: Wire) -> None:
@@ -341,9 +341,9 @@ async def test_too_much_that_waits_for_its_outcome_stops_the_reading_until_a_qua
     waiting[1](None)
     await wire.turn()
     assert wire.socket.reading
-    assert wire.server.context.flow.pending_bytes == 2 * (30_000 + KEEPING_BYTES)
+    assert wire.server.context.wire.flow.pending_bytes == 2 * (30_000 + KEEPING_BYTES)
     look(wire, PATIENCE_LOOKS)
-    flow = wire.server.context.flow
+    flow = wire.server.context.wire.flow
     assert wire.server.context.memory.kept - (flow.kept_bytes - flow.delivery_bytes) < 10_000
     wire.lose()
     assert flow.pending_bytes == 0
@@ -362,7 +362,7 @@ async def test_more_deliveries_wait_than_a_connection_may_keep_buffers_for() -> 
     wire.open()
     wire.broker.q.waiting = []
     wire.attach_sender()
-    flow, fits = wire.server.context.flow, CONNECTION_BUFFERS_BYTES_MAX // (len(LARGE) + KEEPING_BYTES)
+    flow, fits = wire.server.context.wire.flow, CONNECTION_BUFFERS_BYTES_MAX // (len(LARGE) + KEEPING_BYTES)
     send_large(wire, fits)
     assert wire.socket.reading
     send_large(wire, 1)
@@ -381,7 +381,7 @@ async def test_where_others_keep_many_buffers_a_connection_gets_few_and_reuses_t
     wire.open()
     wire.broker.q.waiting = []
     wire.attach_sender()
-    flow = wire.server.context.flow
+    flow = wire.server.context.wire.flow
     send_large(wire, 20)
     wire.broker.q.answer_all()
     await wire.turn()
@@ -400,7 +400,7 @@ async def test_a_new_connection_gets_few_buffers_where_others_keep_many() -> Non
     wire.open()
     wire.broker.q.waiting = []
     wire.attach_sender()
-    wire.server.context.flow.buffers.bytes = BUFFERS_BYTES_MAX + 1
+    wire.server.context.wire.flow.buffers.bytes = BUFFERS_BYTES_MAX + 1
     send_large(wire, FEW_BUFFERS_BYTES // (len(LARGE) + KEEPING_BYTES))
     assert wire.socket.reading
     send_large(wire, 1)
@@ -412,7 +412,7 @@ async def test_deliveries_count_until_their_outcomes_are_written() -> None:
     wire = Wire()
     wire.open()
     wire.attach_sender()
-    flow, fits = wire.server.context.flow, CONNECTION_BUFFERS_BYTES_MAX // (len(LARGE) + KEEPING_BYTES)
+    flow, fits = wire.server.context.wire.flow, CONNECTION_BUFFERS_BYTES_MAX // (len(LARGE) + KEEPING_BYTES)
     wire.server.pause_writing()
     for _ in range(fits + 1):
         send_large(wire, 1)
@@ -439,13 +439,13 @@ async def test_each_message_of_a_batch_counts_while_it_waits_in_whatever_form_it
     wire.attach_sender()
     wire.write(wire.transfer(bytes(len(batch))) + wire.transfer(batch, format=BATCH))
     await wire.turn()
-    assert wire.server.context.flow.pending_bytes >= 2 * (len(batch) + KEEPING_BYTES) + 1_000 * MEMBER_BYTES
+    assert wire.server.context.wire.flow.pending_bytes >= 2 * (len(batch) + KEEPING_BYTES) + 1_000 * MEMBER_BYTES
     look(wire, 1)
     assert not wire.socket.reading
     for done in wire.broker.q.waiting:
         done(None)
     await wire.turn()
-    assert (wire.server.context.flow.pending_bytes, wire.socket.reading) == (0, True)
+    assert (wire.server.context.wire.flow.pending_bytes, wire.socket.reading) == (0, True)
 
 
 async def test_what_only_waits_for_the_store_closes_no_connection() -> None:
@@ -487,7 +487,7 @@ async def test_many_small_messages_beyond_the_credit_stop_the_reading_too() -> N
     wire.broker.q.answer_all()
     await wire.turn()
     assert wire.socket.reading
-    assert wire.server.context.flow.pending_bytes == 0
+    assert wire.server.context.wire.flow.pending_bytes == 0
     wire.lose()
 
 
@@ -504,7 +504,11 @@ async def test_aborted_deliveries_give_their_credit_back(frames: int) -> None:
         wire._delivery_ids[0] = number + 1
     (flow,) = await wire.turn()
     assert (flow.code, flow.get(5), flow.get(6)) == (FLOW, 3, 4)
-    assert (wire.broker.q.sent, wire.server.context.flow.pending_bytes, wire.server.context.flow.partial_bytes) == (
+    assert (
+        wire.broker.q.sent,
+        wire.server.context.wire.flow.pending_bytes,
+        wire.server.context.wire.flow.partial_bytes,
+    ) == (
         [],
         0,
         0,

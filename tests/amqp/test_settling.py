@@ -114,10 +114,10 @@ async def test_what_a_range_settles_takes_several_turns_if_it_takes_long() -> No
     wire.send(0, DISPOSITION, [True, Uint(0), Uint(99), True, modified(True, False)])
     wire.send(0, FLOW, [Uint(0), Uint(5000), Uint(0), Uint(5000), Uint(0), Uint(0), Uint(7)])
     assert 0 < len(wire.broker.q.settled) < 20
-    assert wire.server.context.flow.is_stopped
+    assert wire.server.context.wire.flow.is_stopped
     await wire.turn(40)
     assert [each for each, _ in wire.broker.q.settled] == [token(number) for number in range(1, 101)]
-    assert not wire.server.context.flow.is_stopped
+    assert not wire.server.context.wire.flow.is_stopped
     wire.lose()
 
 

@@ -101,7 +101,7 @@ async def test_a_connection_that_lost_its_last_link_is_closed_after_five_minutes
     on.start("idle-connection")
     wire.attach_sender()
     wire.clock.advance(60 * MINUTE_MS)
-    wire.server.detach(next(iter(wire.server.context.links)), BrokerError(Condition.DETACH_FORCED, "on purpose"))
+    wire.server.detach(next(iter(wire.server.context.wire.links)), BrokerError(Condition.DETACH_FORCED, "on purpose"))
     await wire.turn()
     wire.clock.advance(5 * MINUTE_MS - 1)
     assert await wire.turn() == []
@@ -304,7 +304,7 @@ async def test_with_nothing_on_nothing_is_noted_and_nothing_stands_in_between(wi
     assert wire.server.context.watch is not None
     on.end(condition.number)
     assert wire.server.context.watch is None
-    (link,) = wire.server.context.links.values()
+    (link,) = wire.server.context.wire.links.values()
     assert isinstance(link, IncomingLink)
     assert link.tap is None
 
