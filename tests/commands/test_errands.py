@@ -273,3 +273,15 @@ def test_conditions_end_by_their_names(emubus: CommandLine) -> None:
     assert emubus.done("condition", "end", "throttled") == "ended 2 conditions\n"
     assert [each["name"] for each in emubus.json("condition")["conditions"]] == ["unsure"]
     assert "(unsure)" in emubus("condition", "end", "throttled").err
+
+
+def test_sends_are_disabled_for_a_while(emubus: CommandLine) -> None:
+    emubus.done("send", "orders", "before")
+    emubus.done("update", "orders", "--set", "Status=SendDisabled")
+    assert "SendDisabled" in emubus.done("show", "orders")
+    refused = emubus("send", "orders", "meanwhile")
+    assert refused.code == 1
+    assert "disabled" in refused.err
+    assert [each["body"]["text"] for each in emubus.json("receive", "orders")["messages"]] == ["before"]
+    emubus.done("update", "orders", "--set", "Status=Active")
+    emubus.done("send", "orders", "after")
