@@ -163,7 +163,8 @@ def judge(
 
     def work(first: int) -> None:
         number = first
-        while time.monotonic() < ends:
+        # On a busy machine all answers of that time may be 503, for work that takes too long.
+        while time.monotonic() < ends or (first == 0 and not any(each in allowed for each in statuses)):
             with suppress(
                 OSError, http.client.HTTPException
             ):  # the server may close a connection: that holds it up, too
