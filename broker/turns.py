@@ -405,7 +405,7 @@ class TurnEnd:
             self._is_scheduled = True
 
     def open(self) -> None:
-        """From now on a `run` follows in this turn, whatever happens."""
+        """The caller promises a `run` in this turn, also after an error."""
         self._is_open = True
 
     def run(self) -> None:

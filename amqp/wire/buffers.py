@@ -4,7 +4,7 @@ A server has one thread, and a process may have many servers: the test kit's, or
 Calls of Proton let other threads run, also between the copy and the read: with one buffer for all of them a client got
 frames of the other server, and waited for its own (`tests/amqp/test_threads.py`).
 
-So whoever keeps one of these must be used on the thread that made it.
+So an object that keeps one of these is used only on the thread that made the object.
 """
 
 from __future__ import annotations

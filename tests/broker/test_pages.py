@@ -176,7 +176,7 @@ async def test_no_dead_letter_expires(clock: Clock) -> None:
 async def test_a_deferred_message_expires_when_a_client_asks_for_it(
     clock: Clock, dead_letters: bool, mode: ReceiveMode
 ) -> None:
-    """[SB: message-deferral]; azure-sdk-for-net 30252: who asks for it is told that it is not there."""
+    """[SB: message-deferral]; azure-sdk-for-net 30252: a client that asks for it gets not-found."""
     broker = open_broker(QueueDescription("q", dead_letter_on_expiration=dead_letters), clock=clock)
     await send(broker, "q", encoded("a", ttl=10))
     await send(broker, "q", encoded("b"))
@@ -199,7 +199,7 @@ async def test_a_deferred_message_expires_when_a_client_asks_for_it(
 
 
 async def test_a_deferred_message_that_has_expired_is_there_for_who_is_no_client(clock: Clock) -> None:
-    """Spark's source deletes by number what it has read, and the control API shows what there is."""
+    """Spark's source deletes by number what it has read, and the control API shows all stored messages."""
     broker = open_broker(QueueDescription("q", dead_letter_on_expiration=True), clock=clock)
     await send(broker, "q", encoded("a", ttl=10))
     receiver = Receiver(broker, "q")
