@@ -79,7 +79,7 @@ def _decode_value(table: _Table, data: bytes, pos: int, end: int, depth: int) ->
     return decoder(data, pos + 1, end, depth)
 
 
-def _constant(make: Callable[[], object]) -> _Decoder:
+def _constant_decoder(make: Callable[[], object]) -> _Decoder:
     def decode_constant(_data: bytes, pos: int, _end: int, _depth: int) -> tuple[object, int]:
         return make(), pos
 
@@ -163,7 +163,7 @@ def _decode_items(table: _Table, data: bytes, pos: int, stop: int, count: int, d
     return items
 
 
-def _list(table: _Table, width: int) -> _Decoder:
+def _list_decoder(table: _Table, width: int) -> _Decoder:
     def decode_list(data: bytes, pos: int, end: int, depth: int) -> tuple[object, int]:
         count, content, stop = _open_compound(data, pos, end, depth, width)
         return _decode_items(table, data, content, stop, count, depth + 1), stop
@@ -171,7 +171,7 @@ def _list(table: _Table, width: int) -> _Decoder:
     return decode_list
 
 
-def _map(table: _Table, width: int, map_of: _MapOf) -> _Decoder:
+def _map_decoder(table: _Table, width: int, map_of: _MapOf) -> _Decoder:
     def decode_map(data: bytes, pos: int, end: int, depth: int) -> tuple[object, int]:
         count, content, stop = _open_compound(data, pos, end, depth, width)
         if count % 2:
@@ -234,12 +234,12 @@ def _described_decoder(table: _Table) -> _Decoder:
 
 
 _SIMPLE_DECODERS: Final[_Table] = {
-    0x40: _constant(lambda: None),
-    0x41: _constant(lambda: True),
-    0x42: _constant(lambda: False),
-    0x43: _constant(lambda: Uint(0)),
-    0x44: _constant(lambda: Ulong(0)),
-    0x45: _constant(list),
+    0x40: _constant_decoder(lambda: None),
+    0x41: _constant_decoder(lambda: True),
+    0x42: _constant_decoder(lambda: False),
+    0x43: _constant_decoder(lambda: Uint(0)),
+    0x44: _constant_decoder(lambda: Ulong(0)),
+    0x45: _constant_decoder(list),
     0x50: _fixed_decoder(">B", Ubyte),
     0x51: _fixed_decoder(">b", Byte),
     0x52: _fixed_decoder(">B", Uint),
@@ -274,9 +274,9 @@ def _decoders(map_of: _MapOf) -> _Table:
     """Return the decoder of each constructor; `map_of` makes a map of its keys and values by turns."""
     table = dict(_SIMPLE_DECODERS)
     table[0x00] = _described_decoder(table)
-    for short, wide, decoder in ((0xC0, 0xD0, _list), (0xE0, 0xF0, _array)):
+    for short, wide, decoder in ((0xC0, 0xD0, _list_decoder), (0xE0, 0xF0, _array)):
         table[short], table[wide] = decoder(table, 1), decoder(table, 4)
-    table[0xC1], table[0xD1] = _map(table, 1, map_of), _map(table, 4, map_of)
+    table[0xC1], table[0xD1] = _map_decoder(table, 1, map_of), _map_decoder(table, 4, map_of)
     return table
 
 

@@ -145,7 +145,9 @@ def _either(short: int, long: int, convert: Callable[[Any], bytes]) -> _Encoder:
     return encode_variable
 
 
-def _integer(code: int, layout: str, small: tuple[int, int, int] | None = None, zero: int | None = None) -> _Encoder:
+def _integer_encoder(
+    code: int, layout: str, small: tuple[int, int, int] | None = None, zero: int | None = None
+) -> _Encoder:
     """`small` is the constructor of the one-byte form, and the least and the largest value that it holds."""
     pack, prefix = Struct(layout).pack, bytes((code,))
     # Without a one-byte form no value is between the two. A range would be slow: it walks for subclasses of int.
@@ -161,7 +163,7 @@ def _integer(code: int, layout: str, small: tuple[int, int, int] | None = None, 
     return encode_integer
 
 
-def _exactly(only: object) -> _Encoder:
+def _encoder_of_only(only: object) -> _Encoder:
     def encode_nothing(value: Any) -> bytes:
         if value != only:
             raise ValueError(f"{value!r} in an array that holds only {only!r}")
@@ -170,7 +172,7 @@ def _exactly(only: object) -> _Encoder:
     return encode_nothing
 
 
-def _raw(size: int) -> _Encoder:
+def _encoder_of_bytes(size: int) -> _Encoder:
     def encode_raw(value: bytes) -> bytes:
         octets = _octets(value)
         if len(octets) != size:
@@ -213,7 +215,7 @@ def _nested_array_body(array: Array) -> tuple[int, bytes]:
 # What follows the shared constructor, for each element of an array.
 _ELEMENTS: Final[dict[int, _Encoder]] = {
     **{
-        code: _exactly(only)
+        code: _encoder_of_only(only)
         for code, only in ((0x40, None), (0x41, True), (0x42, False), (0x43, 0), (0x44, 0), (0x45, []))
     },
     **{code: Struct(">B").pack for code in (0x50, 0x52, 0x53)},
@@ -225,13 +227,13 @@ _ELEMENTS: Final[dict[int, _Encoder]] = {
     0x71: Struct(">i").pack,
     0x72: Struct(">f").pack,
     0x73: lambda char: _U32.pack(ord(char)),
-    0x74: _raw(4),
+    0x74: _encoder_of_bytes(4),
     0x80: Struct(">Q").pack,
     0x81: Struct(">q").pack,
     0x82: Struct(">d").pack,
     0x83: Struct(">q").pack,
-    0x84: _raw(8),
-    0x94: _raw(16),
+    0x84: _encoder_of_bytes(8),
+    0x94: _encoder_of_bytes(16),
     0x98: _uuid_bytes,
     0xA0: _prefixed_encoder(1, _octets),
     0xA1: _prefixed_encoder(1, _utf8),
@@ -247,21 +249,21 @@ _ELEMENTS: Final[dict[int, _Encoder]] = {
     0xF0: _array_element_encoder(4, _nested_array_body),
 }
 
-_encode_long: Final = _integer(0x81, ">q", small=(0x55, -128, 127))
+_encode_long: Final = _integer_encoder(0x81, ">q", small=(0x55, -128, 127))
 
 _ENCODERS: Final[dict[type, _Encoder]] = {
     type(None): lambda _: b"\x40",
     bool: lambda value: b"\x41" if value else b"\x42",
     int: _encode_long,
     Long: _encode_long,
-    Int: _integer(0x71, ">i", small=(0x54, -128, 127)),
-    Short: _integer(0x61, ">h"),
-    Byte: _integer(0x51, ">b"),
-    Ulong: _integer(0x80, ">Q", small=(0x53, 0, 255), zero=0x44),
-    Uint: _integer(0x70, ">I", small=(0x52, 0, 255), zero=0x43),
-    Ushort: _integer(0x60, ">H"),
-    Ubyte: _integer(0x50, ">B"),
-    Timestamp: _integer(0x83, ">q"),
+    Int: _integer_encoder(0x71, ">i", small=(0x54, -128, 127)),
+    Short: _integer_encoder(0x61, ">h"),
+    Byte: _integer_encoder(0x51, ">b"),
+    Ulong: _integer_encoder(0x80, ">Q", small=(0x53, 0, 255), zero=0x44),
+    Uint: _integer_encoder(0x70, ">I", small=(0x52, 0, 255), zero=0x43),
+    Ushort: _integer_encoder(0x60, ">H"),
+    Ubyte: _integer_encoder(0x50, ">B"),
+    Timestamp: _integer_encoder(0x83, ">q"),
     float: lambda value: b"\x82" + _ELEMENTS[0x82](value),
     Float: lambda value: b"\x72" + _ELEMENTS[0x72](value),
     Char: lambda value: b"\x73" + _ELEMENTS[0x73](value),

@@ -98,7 +98,7 @@ def float_text(number: float, *, single: bool = False) -> str:
     return repr(float(number))
 
 
-def _number(number: float) -> float | str:
+def _finite_or_text(number: float) -> float | str:
     return float(number) if math.isfinite(number) else float_text(number)
 
 
@@ -116,7 +116,7 @@ _SPELLED: Final[tuple[tuple[tuple[type, ...], _Spelling], ...]] = (
     ((int, *_INTEGERS), int),
     (tuple(_DECIMALS), decimals.to_text),
     ((Symbol, Char), str.__str__),
-    ((float,), _number),
+    ((float,), _finite_or_text),
     ((Float,), _single),
     ((Timestamp,), lambda at: instant_text(at) if INSTANT_MS_MIN <= at <= INSTANT_MS_MAX else int(at)),
     ((bytes,), _base64),
@@ -257,19 +257,19 @@ _Maker = Callable[[object, int], object]
 """Makes a value of what JSON says of it; the number is how deep it lies."""
 
 
-def _text(tree: object) -> str:
+def _require_string(tree: object) -> str:
     if not isinstance(tree, str):
         raise ValueError(f"the value {tree!r:.60} is no JSON string")
     return tree
 
 
-def _list(tree: object) -> list[object]:
+def _require_array(tree: object) -> list[object]:
     if not isinstance(tree, list):
         raise ValueError(f"the value {tree!r:.60} is no JSON array")
     return tree
 
 
-def _whole(tree: object) -> int:
+def _require_integer(tree: object) -> int:
     """A whole number; a text only where `to_json` writes one."""
     if isinstance(tree, str) and tree.removeprefix("-").isdecimal() and len(tree) <= 20 and abs(int(tree)) > EXACT_MAX:
         return int(tree)
@@ -278,11 +278,11 @@ def _whole(tree: object) -> int:
     return tree
 
 
-def _integer(kind: type[int]) -> _Maker:
-    return lambda tree, _: kind(_whole(tree))
+def _integer_maker(kind: type[int]) -> _Maker:
+    return lambda tree, _: kind(_require_integer(tree))
 
 
-def _boolean(tree: object, _depth: int) -> bool:
+def _require_boolean(tree: object, _depth: int) -> bool:
     if not isinstance(tree, bool):
         raise ValueError(f"the value {tree!r:.60} is neither true nor false")
     return tree
@@ -308,9 +308,9 @@ def _float(tree: object, depth: int) -> Float:
 def _instant(tree: object, _depth: int) -> Timestamp:
     if isinstance(tree, int) and not isinstance(tree, bool):
         return Timestamp(tree)
-    written = _text(tree)
+    written = _require_string(tree)
     if written.removeprefix("-").isdecimal():
-        return Timestamp(_whole(written))
+        return Timestamp(_require_integer(written))
     try:
         at = datetime.fromisoformat(written)
     except ValueError:
@@ -321,21 +321,21 @@ def _instant(tree: object, _depth: int) -> Timestamp:
 
 def _uuid(tree: object, _depth: int) -> uuid.UUID:
     try:
-        return uuid.UUID(_text(tree))
+        return uuid.UUID(_require_string(tree))
     except ValueError:
         raise ValueError(f"the value {tree!r:.60} is no UUID") from None
 
 
 def _bytes(tree: object) -> bytes:
     try:
-        return b64decode(_text(tree), validate=True)
+        return b64decode(_require_string(tree), validate=True)
     except ValueError:
         raise ValueError(f"the value {tree!r:.60} is no base64") from None
 
 
 def _decimal(kind: type[bytes], width: int) -> _Maker:
     def make(tree: object, _depth: int) -> bytes:
-        written = _text(tree)
+        written = _require_string(tree)
         octets = _bytes(written) if written.endswith("=") else decimals.from_text(written, width)
         if len(octets) != width:
             raise ValueError(f"the value {written!r:.60} has {len(octets)} bytes, a decimal{8 * width} has {width}")
@@ -345,7 +345,7 @@ def _decimal(kind: type[bytes], width: int) -> _Maker:
 
 
 def _symbol(tree: object, _depth: int) -> Symbol:
-    return Symbol(_text(tree))
+    return Symbol(_require_string(tree))
 
 
 def _char(tree: object, _depth: int) -> Char:
@@ -360,7 +360,7 @@ def _null(tree: object, _depth: int) -> None:
 
 
 def _pair(tree: object, depth: int) -> tuple[object, object]:
-    pair = _list(tree)
+    pair = _require_array(tree)
     if len(pair) != 2:
         raise ValueError(f"the value has {len(pair)} items, not the two of a pair")
     return from_json(pair[0], depth + 1), from_json(pair[1], depth + 1)
@@ -368,17 +368,17 @@ def _pair(tree: object, depth: int) -> tuple[object, object]:
 
 def _coded_array(of: object, more: Mapping[object, object], depth: int) -> Array:
     """An array as `to_json` writes it: it may have any constructor of its type."""
-    values = tuple(from_json(each, depth) for each in _list(of))
-    return Array(_whole(more["code"]), values, from_json(more.get("descriptor"), depth))
+    values = tuple(from_json(each, depth) for each in _require_array(of))
+    return Array(_require_integer(more["code"]), values, from_json(more.get("descriptor"), depth))
 
 
 def _array(tree: object, depth: int) -> Array:
     """An array as `compact` writes it."""
-    parts = _list(tree)
+    parts = _require_array(tree)
     if not 2 <= len(parts) <= 3:
         raise ValueError(f"the value of an array is [type, […]] or [type, […], descriptor], not {len(parts)} items")
-    name = _text(parts[0])
-    values = [from_json(item, depth + 1) for item in _list(parts[1])]
+    name = _require_string(parts[0])
+    values = [from_json(item, depth + 1) for item in _require_array(parts[1])]
     if name not in _WIDEST or any(TYPE_NAMES[type(value)] != name for value in values):
         raise ValueError(f"the values of an array are all of its type, here {name!r:.60}")
     descriptor = from_json(parts[2], depth + 1) if len(parts) == 3 else None
@@ -386,20 +386,20 @@ def _array(tree: object, depth: int) -> Array:
 
 
 _MAKERS: Final[Mapping[str, _Maker]] = {
-    **{TYPE_NAMES[kind]: _integer(kind) for kind in _INTEGERS},
+    **{TYPE_NAMES[kind]: _integer_maker(kind) for kind in _INTEGERS},
     **{TYPE_NAMES[kind]: _decimal(kind, width) for kind, width in _DECIMALS.items()},
     "null": _null,
-    "boolean": _boolean,
+    "boolean": _require_boolean,
     "float": _float,
     "double": _double,
     "char": _char,
     "timestamp": _instant,
     "uuid": _uuid,
     "binary": lambda tree, _: _bytes(tree),
-    "string": lambda tree, _: _text(tree),
+    "string": lambda tree, _: _require_string(tree),
     "symbol": _symbol,
-    "list": lambda tree, depth: [from_json(item, depth + 1) for item in _list(tree)],
-    "map": lambda tree, depth: MapItems(_pair(item, depth) for item in _list(tree)),
+    "list": lambda tree, depth: [from_json(item, depth + 1) for item in _require_array(tree)],
+    "map": lambda tree, depth: MapItems(_pair(item, depth) for item in _require_array(tree)),
     "array": _array,
     "described": lambda tree, depth: Described(*_pair(tree, depth)),
 }

@@ -89,7 +89,7 @@ class Reading:
 
     def part(self, name: str) -> Reading | None:
         """The reading of an object within; None for one that is absent, empty or none, which is noted."""
-        found = self.value(name, _object)
+        found = self.value(name, _require_object)
         if not isinstance(found, dict) or not found:
             return None
         members = {str(each).lower(): (str(each), value) for each, value in found.items() if value is not None}
@@ -117,7 +117,7 @@ def shown(value: object) -> str:
 # ---------------------------------------------------------------- values
 
 
-def _object(value: object) -> object:
+def _require_object(value: object) -> object:
     if not isinstance(value, dict):
         raise _Wrong("an object")
     return value
@@ -266,7 +266,7 @@ def _correlation_in(reading: Reading) -> CorrelationFilter:
 
 def _properties(reading: Reading, name: str) -> dict[str, PropertyValue]:
     """The values of an object whose names users choose: their case counts."""
-    given = reading.value(name, _object)
+    given = reading.value(name, _require_object)
     found: dict[str, PropertyValue] = {}
     for each, value in given.items() if isinstance(given, dict) else ():
         match value:

@@ -83,7 +83,7 @@ def _boolean(value: str) -> bool:
     return known[value.strip().lower()]
 
 
-def _whole(minimum: int, maximum: int) -> Kind[int]:
+def _integer_within(minimum: int, maximum: int) -> Kind[int]:
     def parse(value: str) -> int:
         if not re.fullmatch(r"[+-]?\d{1,19}", value.strip(), re.ASCII):
             raise ValueError
@@ -217,7 +217,7 @@ HOST_NAME: Option[str | None] = Option(
     "host", HOST, None, Context.ALL, "host to connect to, instead of the namespace", ("customEndpointAddress",)
 )
 PORT: Option[int | None] = Option(
-    "port", _whole(1, 65_535), None, Context.ALL, "5671 with TLS, 5672 without; amqpws: 443, 80"
+    "port", _integer_within(1, 65_535), None, Context.ALL, "5671 with TLS, 5672 without; amqpws: 443, 80"
 )
 TLS: Option[bool | None] = Option(
     "tls", BOOLEAN, None, Context.ALL, "true, unless the connection string has UseDevelopmentEmulator=true"
@@ -268,7 +268,7 @@ ENTITY_PATTERN: Option[EntityPattern | None] = Option(
 )
 ADMINISTRATION_PORT: Option[int | None] = Option(
     "administrationPort",
-    _whole(1, 65_535),
+    _integer_within(1, 65_535),
     None,
     Context.READ,
     "where the service lists its entities over HTTP, for entityPattern; default: 443 for AMQP with TLS on 5671, else "
@@ -295,7 +295,7 @@ ENDING_POSITION: Option[Position] = Option(
 )
 MAX_MESSAGES_PER_TRIGGER: Option[int | None] = Option(
     "maxMessagesPerTrigger",
-    _whole(1, LONG_MAX),
+    _integer_within(1, LONG_MAX),
     None,
     Context.STREAM_READ,
     "greatest number of rows per micro-batch",
@@ -303,7 +303,7 @@ MAX_MESSAGES_PER_TRIGGER: Option[int | None] = Option(
 )
 MIN_MESSAGES_PER_TRIGGER: Option[int | None] = Option(
     "minMessagesPerTrigger",
-    _whole(1, LONG_MAX),
+    _integer_within(1, LONG_MAX),
     None,
     Context.STREAM_READ,
     "wait for this number of rows, at most maxTriggerDelay",
@@ -313,12 +313,12 @@ MAX_TRIGGER_DELAY = Option(
     "maxTriggerDelay", _duration("0ms", "1d"), 900.0, Context.STREAM_READ, "the longest wait for minMessagesPerTrigger"
 )
 MIN_PARTITIONS: Option[int | None] = Option(
-    "minPartitions", _whole(1, 100_000), None, Context.READ, "split ranges into at least this number of tasks"
+    "minPartitions", _integer_within(1, 100_000), None, Context.READ, "split ranges into at least this number of tasks"
 )
 MAX_MESSAGES_PER_TASK: Option[int | None] = Option(
-    "maxMessagesPerTask", _whole(1, LONG_MAX), None, Context.READ, "split longer ranges"
+    "maxMessagesPerTask", _integer_within(1, LONG_MAX), None, Context.READ, "split longer ranges"
 )
-PEEK_BATCH_SIZE = Option("peekBatchSize", _whole(1, 10_000), 500, Context.READ, "messages per request")
+PEEK_BATCH_SIZE = Option("peekBatchSize", _integer_within(1, 10_000), 500, Context.READ, "messages per request")
 INCLUDE_DEFERRED = Option("includeDeferred", BOOLEAN, False, Context.READ, "also read deferred messages")
 INCLUDE_SCHEDULED = Option("includeScheduled", BOOLEAN, False, Context.READ, "also read scheduled messages")
 FAIL_ON_DATA_LOSS = Option(
@@ -340,7 +340,7 @@ OUTAGE_TIMEOUT = Option(
 )
 MAX_REQUESTS_PER_SECOND = Option(
     "maxRequestsPerSecond",
-    _whole(1, 1_000),
+    _integer_within(1, 1_000),
     5,
     Context.STREAM_READ,
     "how often an idle query asks the service",
@@ -377,13 +377,13 @@ PROPERTIES_FORMAT: Option[PropertiesFormat] = Option(
 
 BATCH_SIZE_BYTES: Option[int | None] = Option(
     "batchSizeBytes",
-    _whole(1_024, 100 << 20),
+    _integer_within(1_024, 100 << 20),
     None,
     Context.WRITE,
     "greatest batch to send; default: as large as the service allows",
 )
 MAX_IN_FLIGHT = Option(
-    "maxInFlight", _whole(1, 1_000), 16, Context.WRITE, "batches sent and not yet confirmed, per task"
+    "maxInFlight", _integer_within(1, 1_000), 16, Context.WRITE, "batches sent and not yet confirmed, per task"
 )
 ORDERED = Option("ordered", BOOLEAN, False, Context.WRITE, "keep the order of each task's rows, also in retries")
 TRANSACTIONAL = Option(

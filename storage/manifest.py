@@ -95,51 +95,54 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 def _manifest(values: Mapping[str, object]) -> Manifest:
-    parts = {name: _part(_object(part)) for name, part in _object(values["parts"]).items()}
+    parts = {name: _part_in(_require_object(part)) for name, part in _require_object(values["parts"]).items()}
     journal = values.get("journal")  # format version 2 has none
     return Manifest(
-        _text(values["namespace_id"]),
-        FolderState(_text(values["state"])),
+        _require_text(values["namespace_id"]),
+        FolderState(_require_text(values["state"])),
         parts,
-        _text(values["release"]),
-        None if journal is None else _id(journal),
-        _number(values["format"]),
+        _require_text(values["release"]),
+        None if journal is None else _require_id(journal),
+        _require_count(values["format"]),
     )
 
 
-def _part(values: Mapping[str, object]) -> Part:
+def _part_in(values: Mapping[str, object]) -> Part:
     return Part(
-        _text(values["id"]), _number(values["transaction"]), _maybe(values["size_bytes"]), _maybe(values["crc32"])
+        _require_text(values["id"]),
+        _require_count(values["transaction"]),
+        _require_count_or_none(values["size_bytes"]),
+        _require_count_or_none(values["crc32"]),
     )
 
 
-def _object(value: object) -> Mapping[str, object]:
+def _require_object(value: object) -> Mapping[str, object]:
     if not isinstance(value, dict):
         raise TypeError(f"{value!r} is not an object")
     return value
 
 
-def _text(value: object) -> str:
+def _require_text(value: object) -> str:
     if not isinstance(value, str) or not value:
         raise TypeError(f"{value!r} is not a text")
     return value
 
 
-def _id(value: object) -> str:
-    text = _text(value)
+def _require_id(value: object) -> str:
+    text = _require_text(value)
     if not text.isalnum():  # it is part of a file's name
         raise ValueError(f"{value!r} is not an id")
     return text
 
 
-def _number(value: object) -> int:
+def _require_count(value: object) -> int:
     if type(value) is not int or value < 0:
         raise TypeError(f"{value!r} is not a number")
     return value
 
 
-def _maybe(value: object) -> int | None:
-    return None if value is None else _number(value)
+def _require_count_or_none(value: object) -> int | None:
+    return None if value is None else _require_count(value)
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

@@ -119,7 +119,7 @@ def evaluate(
 
 def parameters_in(document: Mapping[str, object]) -> JsonObject:
     """The values in a parameters file, which wraps each in `value`, or in an object of plain values. Unresolved."""
-    values = _object(document.get("parameters", document), "parameters")
+    values = _require_object(document.get("parameters", document), "parameters")
     found: JsonObject = {}
     for name, each in values.items():
         if name.startswith("$") or name == "contentVersion":
@@ -141,7 +141,7 @@ def _constant(name: str, value: object) -> Lazy:
     return Lazy(f"the parameter '{name}'", lambda: value)
 
 
-def _object(value: object, what: str) -> Mapping[str, object]:
+def _require_object(value: object, what: str) -> Mapping[str, object]:
     """The members of an object. Unresolved if the value is none."""
     if not isinstance(value, dict):
         raise Unresolved(f"{what}: what must be an object is of type {kind_of(value)}")
@@ -215,15 +215,15 @@ class _Template:
             raise TooMuch(f"it has more than {MODULES_MAX} modules in each other")
         self._instances: list[_Instance] | None = None
         self._by_symbol: dict[str, _Instance] = {}
-        own = {name.lower(): name for name in self._section("parameters")}
+        own = {name.lower(): name for name in self._declared_under("parameters")}
         parameters = dict[str, Lazy]()
-        self.scope = Scope(reading.setting, parameters, find=self._find, is_root=depth == 0)
+        self.scope = Scope(reading.setting, parameters, find=self._answer_reference, is_root=depth == 0)
         parameters |= self._parameters({own.get(name.lower(), name): each for name, each in given.items()}, around)
         variables = self._variables()
         functions = {
-            f"{group.get('namespace', '')}.{name}".lower(): _object(each, name)
+            f"{group.get('namespace', '')}.{name}".lower(): _require_object(each, name)
             for group in self._list("functions")
-            for name, each in _object(group.get("members", {}), "functions").items()
+            for name, each in _require_object(group.get("members", {}), "functions").items()
         }
         if around is not None:  # the nested template sees the names of the outer one first
             parameters |= around.parameters
@@ -234,23 +234,25 @@ class _Template:
             variables=variables,
             functions=functions,
             loops={} if around is None else around.loops,
-            find=self._find if around is None else self._find_here_or(around.find),
+            find=self._answer_reference if around is None else self._find_here_or(around.find),
         )
 
-    def _section(self, name: str) -> Mapping[str, object]:
+    def _declared_under(self, name: str) -> Mapping[str, object]:
         value = self._raw.get(name)
-        return {} if value is None else _object(value, name)
+        return {} if value is None else _require_object(value, name)
 
     def _list(self, name: str) -> list[Mapping[str, object]]:
         value = self._raw.get(name) or []
         if not isinstance(value, list):
             raise Unresolved(f"{name}: what must be an array is of type {kind_of(value)}")
-        return [_object(each, name) for each in value]
+        return [_require_object(each, name) for each in value]
 
     # Parameters and variables.
 
     def _parameters(self, given: Mapping[str, Lazy], around: Scope | None) -> dict[str, Lazy]:
-        declared = {name: self._typed(_object(each, name)) for name, each in self._section("parameters").items()}
+        declared = {
+            name: self._typed(_require_object(each, name)) for name, each in self._declared_under("parameters").items()
+        }
         is_root = self._depth == 0
         if around is None:
             for name in given:
@@ -270,7 +272,7 @@ class _Template:
             name = found.pop("$ref", None)
             if not isinstance(name, str):
                 break
-            kind = self._section("definitions").get(name.removeprefix("#/definitions/"))
+            kind = self._declared_under("definitions").get(name.removeprefix("#/definitions/"))
             found = {**(kind if isinstance(kind, dict) else {}), **found}
         return found
 
@@ -315,10 +317,10 @@ class _Template:
 
     def _variables(self) -> dict[str, Lazy]:
         found: dict[str, Lazy] = {}
-        for name, written in self._section("variables").items():
+        for name, written in self._declared_under("variables").items():
             if name.lower() == "copy":
                 for loop in written if isinstance(written, list) else []:
-                    own = str(_object(loop, "a loop of variables").get("name", ""))
+                    own = str(_require_object(loop, "a loop of variables").get("name", ""))
                     found[own.lower()] = self._lazy_copy(own, loop)
             else:
                 found[name.lower()] = self._lazy_variable(name, written)
@@ -355,7 +357,7 @@ class _Template:
             return
         copy = raw.get("copy")
         try:
-            rounds = [scope] if copy is None else list(scope.rounds(_object(copy, "copy")))
+            rounds = [scope] if copy is None else list(scope.rounds(_require_object(copy, "copy")))
         except Unresolved as error:
             self._reading.leave_out(f"{_word(kind)} {quoted(raw.get('name', ''))}", error, path)
             return
@@ -467,7 +469,7 @@ class _Template:
     # Modules.
 
     def _module(self, raw: Mapping[str, object], scope: Scope, path: str) -> _Template | None:
-        properties = _object(raw.get("properties", {}), "properties")
+        properties = _require_object(raw.get("properties", {}), "properties")
         template = properties.get("template")
         where = f"{path}.properties.template"
         if template is None:
@@ -480,7 +482,7 @@ class _Template:
         given = self._arguments(properties, scope)
         return _Template(
             self._reading,
-            _object(template, "the template of a module"),
+            _require_object(template, "the template of a module"),
             given,
             where,
             self._depth + 1,
@@ -508,7 +510,7 @@ class _Template:
         if isinstance(written, Unknown):
             raise written.needed()
         found: dict[str, Lazy] = {}
-        for name, each in _object(written, "the parameters of a module").items():
+        for name, each in _require_object(written, "the parameters of a module").items():
             found[name] = Lazy(f"the parameter '{name}'", _argument(name, each, scope))
         return found
 
@@ -516,12 +518,12 @@ class _Template:
 
     def _find_here_or(self, outer: Callable[[object, bool], object]) -> Callable[[object, bool], object]:
         def find(name: object, is_full: bool) -> object:
-            here = self._find(name, is_full)
+            here = self._answer_reference(name, is_full)
             return outer(name, is_full) if here is None else here
 
         return find
 
-    def _find(self, name: object, is_full: bool) -> object:
+    def _answer_reference(self, name: object, is_full: bool) -> object:
         """What `reference` says of a resource; None if the template has none of that name or id."""
         found = self._instance_of(name)
         if found is None:
@@ -578,14 +580,14 @@ class _Template:
     def outputs(self) -> JsonObject:
         """Each with its type and value; those whose condition is false are absent, those that can't be had unknown."""
         found: JsonObject = {}
-        for name, each in self._section("outputs").items():
-            raw = _object(each, name)
+        for name, each in self._declared_under("outputs").items():
+            raw = _require_object(each, name)
             kind = str(self._typed(raw).get("type", ""))
             try:
                 if self.scope.value(raw.get("condition", True)) is False:
                     continue
                 if "copy" in raw:
-                    loop = _object(raw["copy"], "copy")
+                    loop = _require_object(raw["copy"], "copy")
                     value: object = self.scope.copied([{**loop, "name": name}])[name]
                 else:
                     value = self.scope.value(raw.get("value"))
@@ -646,12 +648,12 @@ def _resources(raw: object, path: str) -> Iterator[tuple[str, str, Mapping[str, 
     """Symbolic name, path and content of resources: a list, or from version 2.0 on an object of symbolic names."""
     if isinstance(raw, dict):
         for name, each in raw.items():
-            yield name, f"{path}.{name}", _object(each, path)
+            yield name, f"{path}.{name}", _require_object(each, path)
         return
     if not isinstance(raw, list):
         raise Unresolved(f"resources: what must be an array is of type {kind_of(raw)}")
     for at, each in enumerate(raw):
-        yield "", f"{path}[{at}]", _object(each, path)
+        yield "", f"{path}[{at}]", _require_object(each, path)
 
 
 def _beside(instance: _Instance) -> JsonObject:

@@ -63,14 +63,14 @@ def _utf8_text(data: bytes) -> str:
 # ---------------------------------------------------------------- short texts
 
 
-def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _object_of_unique_names(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name is given twice")
     return found
 
 
-def _whole(written: str) -> int:
+def _short_integer(written: str) -> int:
     if len(written) > NUMBER_CHARS_MAX:
         raise ValueError("a number is too long")
     return int(written)
@@ -88,7 +88,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 _SHORT: Final = json.JSONDecoder(
-    object_pairs_hook=_object, parse_int=_whole, parse_float=_real, parse_constant=_no_constant
+    object_pairs_hook=_object_of_unique_names, parse_int=_short_integer, parse_float=_real, parse_constant=_no_constant
 )
 
 

@@ -95,7 +95,7 @@ class HttpServer:
 
     async def _answer_of_one(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            services = await self._services.namespaces.find(request.headers.get(hdrs.HOST, ""), _port(request))
+            services = await self._services.namespaces.find(request.headers.get(hdrs.HOST, ""), _reached_port(request))
             site = await self._site(services)
         except BrokerError as error:
             status = 404 if error.condition is Condition.NOT_FOUND else 503
@@ -132,7 +132,7 @@ class HttpServer:
                     await asyncio.gather(*(each.lost() for each in self._connections))
 
 
-def _port(request: web.BaseRequest) -> int:
+def _reached_port(request: web.BaseRequest) -> int:
     """The port that the client has reached, 0 if it has left."""
     address = None if request.transport is None else request.transport.get_extra_info("sockname")
     return address[1] if isinstance(address, tuple) and len(address) > 1 else 0

@@ -27,7 +27,7 @@ from ..nodes.cbs import CBS_ADDRESS
 from ..nodes.requests import RequestLink
 from ..watch import Watch
 from ..wire.engine import AttachRequest, Pointer, read_attach
-from .point import InjectionPoint, loss_of
+from .point import InjectionPoint, detach_error_of
 from .receiving import FaultyReceiving
 from .seen import SeenConnection
 from .sending import discharge_or_fail, send_or_fail
@@ -75,7 +75,7 @@ class Faults:
         """Detach every link that is meant, because of `condition`; the connections stay; returns how many."""
         doomed = [(each, pointer) for each in self._connections for pointer in _links(each, target)]
         for connection, pointer in doomed:
-            connection.requests.detach(pointer, loss_of(connection, read_attach(pointer), condition))
+            connection.requests.detach(pointer, detach_error_of(connection, read_attach(pointer), condition))
         return len(doomed)
 
     def drop_connections_of(self, entity: str | None) -> int:
@@ -133,7 +133,7 @@ class Faults:
             return
         if strike.effect is Effect.CUT:
             asyncio.get_running_loop().call_soon(connection.requests.abort)
-        raise strike.error or loss_of(connection, request, Condition.DETACH_FORCED)
+        raise strike.error or detach_error_of(connection, request, Condition.DETACH_FORCED)
 
     def attached(self, connection: LinkContext, pointer: Pointer) -> None:
         """Tap a new link."""

@@ -140,7 +140,7 @@ class InjectionPoint:
     def _detach(self, error: BrokerError | None) -> None:
         pointers = [self.pointer] if self.pointer is not None else self._links_of_node()
         for pointer in pointers:
-            loss = error or loss_of(self.connection, read_attach(pointer), Condition.DETACH_FORCED)
+            loss = error or detach_error_of(self.connection, read_attach(pointer), Condition.DETACH_FORCED)
             self.connection.requests.detach(pointer, loss)
 
     def _links_of_node(self) -> list[Pointer]:
@@ -229,7 +229,7 @@ EFFECTS: Final[Mapping[Effect, Callable[[InjectionPoint, Strike, Work, Done], No
 are done where that is known."""
 
 
-def loss_of(connection: LinkContext, request: AttachRequest, condition: Condition) -> BrokerError:
+def detach_error_of(connection: LinkContext, request: AttachRequest, condition: Condition) -> BrokerError:
     """Why a link is lost that is detached on purpose: in the service's words for that condition."""
     if condition is Condition.SERVER_BUSY:
         return service_errors.throttled(connection.broker.name)

@@ -125,7 +125,7 @@ def _needs_send(request: AttachRequest) -> tuple[Need, ...]:
     return (need,) if destination is None else (need, Need(destination, (Right.SEND,)))
 
 
-def _needs_management(request: AttachRequest) -> tuple[Need, ...]:
+def _needs_send_or_listen(request: AttachRequest) -> tuple[Need, ...]:
     """Either right; each operation checks the one that it needs."""
     return (Need(parse_address(request.address).path, (Right.SEND, Right.LISTEN)),)
 
@@ -390,7 +390,7 @@ LINK_KINDS: Final[tuple[LinkKind, ...]] = (
     LinkKind("dynamic node", lambda request: request.is_dynamic, _needs_nothing, _make_temporary_destination),
     LinkKind("unsubscription", is_unsubscription, _needs_nothing, _make_unsubscribing_link),
     LinkKind("cbs", _is_cbs, _needs_nothing, _make_cbs_link),
-    LinkKind("management", _is_management, _needs_management, _make_management_link),
+    LinkKind("management", _is_management, _needs_send_or_listen, _make_management_link),
     LinkKind("unknown filter", _wants_unknown_filter, _needs_listen, _refuse_filter),
     LinkKind("selector in a message session", _wants_selector_in_session, _needs_listen, _refuse_selector),
     LinkKind("message session", _wants_message_session, _needs_listen, _make_message_session_link),

@@ -97,7 +97,7 @@ class Endpoints:
         """The client begins an AMQP session."""
         context = self._context
         self._require_open()
-        self._end_first()
+        self._free_ended_first()
         self._session_count += 1
         if not context.claims.were_shown and self._session_count > context.limits.stranger_sessions_max:
             raise _too_many("AMQP sessions", context.limits.stranger_sessions_max)
@@ -143,7 +143,7 @@ class Endpoints:
             self._gone(link)
             self._hooks.detached(self._context, pointer)
 
-    def _end_first(self) -> None:
+    def _free_ended_first(self) -> None:
         """Let the ends of what has just ended come before what begins: a channel or a name may be used again."""
         if self._to_free:
             self._engine.process()
@@ -156,7 +156,7 @@ class Endpoints:
         self._require_open()
         if len(self._half_closed) >= limits.links_max:
             raise BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, "Too many links that only we have closed.")
-        self._end_first()
+        self._free_ended_first()
         pointer = lib.pn_event_link(event)
         session = proton.session_of(pointer)
         links = self._links_of.setdefault(session, set())

@@ -162,10 +162,10 @@ class Engine:
         return int(lib.pn_transport_get_remote_idle_timeout(self.transport))
 
     def peer_properties(self) -> dict[str, object]:
-        return _map(lib.pn_connection_remote_properties(self.connection))
+        return _map_or_empty(lib.pn_connection_remote_properties(self.connection))
 
     def peer_container(self) -> str:
-        return _text(lib.pn_connection_remote_container(self.connection)) or ""
+        return _text_from_c(lib.pn_connection_remote_container(self.connection)) or ""
 
     def is_peer_open(self) -> bool:
         return not lib.pn_connection_state(self.connection) & lib.PN_REMOTE_UNINIT
@@ -178,8 +178,8 @@ class Engine:
         condition = self.trouble
         if not lib.pn_condition_is_set(condition):
             return None
-        name = _text(lib.pn_condition_get_name(condition))
-        return f"{name}: {_text(lib.pn_condition_get_description(condition))}"
+        name = _text_from_c(lib.pn_condition_get_name(condition))
+        return f"{name}: {_text_from_c(lib.pn_condition_get_description(condition))}"
 
     def free(self) -> None:
         """Give everything back; no pointer is valid afterwards."""
@@ -244,8 +244,8 @@ def read_attach(link: Pointer) -> AttachRequest:
     return AttachRequest(
         name=link_name(link),
         sends=sends,
-        source=_text(lib.pn_terminus_get_address(source)),
-        target=_text(lib.pn_terminus_get_address(target)),
+        source=_text_from_c(lib.pn_terminus_get_address(source)),
+        target=_text_from_c(lib.pn_terminus_get_address(target)),
         is_coordinator=target_type == COORDINATOR,
         is_dynamic=bool(lib.pn_terminus_is_dynamic(target if sends else source)),
         copies=lib.pn_terminus_get_distribution_mode(source) == lib.PN_DIST_MODE_COPY
@@ -255,8 +255,8 @@ def read_attach(link: Pointer) -> AttachRequest:
         if target_type == COORDINATOR  # those are echoed as they came: Proton encodes anew what was read
         else _symbols(lib.pn_terminus_capabilities(target if sends else source)),
         settled_by_sender=lib.pn_link_remote_snd_settle_mode(link) == lib.PN_SND_SETTLED,
-        filter=_map(lib.pn_terminus_filter(source)),
-        properties=_map(lib.pn_link_remote_properties(link)),
+        filter=_map_or_empty(lib.pn_terminus_filter(source)),
+        properties=_map_or_empty(lib.pn_link_remote_properties(link)),
         message_bytes_max=int(lib.pn_link_remote_max_message_size(link)),
     )
 
@@ -356,7 +356,7 @@ def link_load(link: Pointer) -> tuple[int, int]:
 
 
 def link_name(link: Pointer) -> str:
-    return _text(lib.pn_link_name(link)) or ""
+    return _text_from_c(lib.pn_link_name(link)) or ""
 
 
 def session_of(link: Pointer) -> Pointer:
@@ -402,7 +402,7 @@ def value_of(data: Pointer) -> object:
     return decoded(encoded_value_of(data))
 
 
-def _map(data: Pointer) -> dict[str, object]:
+def _map_or_empty(data: Pointer) -> dict[str, object]:
     value = value_of(data)
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}
 
@@ -420,7 +420,7 @@ def put_value(data: Pointer, encoded: bytes) -> None:
     lib.pn_data_decode(data, encoded, len(encoded))
 
 
-def _text(chars: Pointer) -> str | None:
+def _text_from_c(chars: Pointer) -> str | None:
     return None if chars == ffi.NULL else ffi.string(chars).decode()
 
 

@@ -128,7 +128,7 @@ class Administration:
         self._namespace.catalog.delete([each.path for each in doomed], stores)
         self.clear(doomed, stores)
 
-    def exchange(
+    def replace_entities(
         self,
         doomed: Sequence[Entity],
         made: Sequence[Description],
@@ -151,7 +151,7 @@ class Administration:
             counters = {each.queue_id: each.next_counters() for each in doomed} if keeps_numbers else {}
         except StoreError as error:
             raise service_errors.namespace_unavailable(str(error)) from error
-        entries = self._namespace.catalog.exchange(paths, stores, made, now, counters)
+        entries = self._namespace.catalog.replace_entities(paths, stores, made, now, counters)
         self.clear(doomed, stores, detached)
         added = [self._namespace.add(entry) for entry in entries]
         return [(each, before.get(entity_key(each.path))) for each in added]

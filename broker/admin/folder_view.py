@@ -162,7 +162,7 @@ class FolderView:
     def verify(self, manifest: Manifest | None) -> Iterator[str]:
         """Return the problems of the parts, a sentence each; none if a server can use them."""
         if manifest is None:
-            yield from self._verify_unmarked()
+            yield from self._verify_without_manifest()
             return
         if manifest.state is FolderState.EMPTYING:
             return
@@ -223,7 +223,7 @@ class FolderView:
             for problem in file_problems(path):
                 raise ValueError(f"it is damaged: {problem}")
 
-    def _verify_unmarked(self) -> Iterator[str]:
+    def _verify_without_manifest(self) -> Iterator[str]:
         """Verify a folder without a manifest: it is of release 0.1.0, or its manifest is missing."""
         found = [name for name in (CATALOG_FOLDER, *self.stores()) if self.part_path(name).exists()]
         if not found:

@@ -61,7 +61,7 @@ class Maintenance:
         message_counts = {entity.queue_id: sum(entity.message_counts()) for entity in doomed}
         made: list[Description] = [entity.description for entity in doomed]
         detached = _detach_error("was emptied")
-        for entity, before in self._administration.exchange(doomed, made, detached, keeps_numbers=True):
+        for entity, before in self._administration.replace_entities(doomed, made, detached, keeps_numbers=True):
             if before is not None:
                 for new, old in zip(entity.partitions, before.partitions, strict=True):
                     new.worker.message_counts.go_on_as(new.queue_id, old.queue_id)
@@ -78,12 +78,14 @@ class Maintenance:
         made: list[Description] = [*topology.queues, *topology.topics, *topology.subscriptions]
         doomed = _topics_first(self._namespace.entities())
         message_count = sum(sum(entity.message_counts()) for entity in doomed)
-        self._administration.exchange(doomed, made, _detach_error("was begun anew"))
+        self._administration.replace_entities(doomed, made, _detach_error("was begun anew"))
         return message_count
 
     def empty(self) -> None:
         """Delete all entities. Raises BrokerError (server-busy, P17)."""
-        self._administration.exchange(_topics_first(self._namespace.entities()), (), _detach_error("was deleted"))
+        self._administration.replace_entities(
+            _topics_first(self._namespace.entities()), (), _detach_error("was deleted")
+        )
 
     def start_over(self) -> int:
         """End all outages, set the clock to the machine's time, then `reset`.

@@ -251,7 +251,7 @@ class Overview:
                 continue
             start = first
             while True:  # bytes_max may shorten an answer: only an empty one is the end
-                ask = partial(_ask, sub_queue, start, count - len(found), bytes_max, session_id)
+                ask = partial(_peek_request, sub_queue, start, count - len(found), bytes_max, session_id)
                 rows: list[tuple[int, bytes]] = await handle.request(ask)
                 if not rows:
                     break
@@ -299,7 +299,9 @@ class Overview:
             with handle.worker.view() as view:
                 numbers = view.scan(SESSION_MESSAGES, start, stop, SESSION_MESSAGES_MAX)
                 first = (
-                    view.get(MESSAGES, message_key(queue_id, Home.ACTIVE, _number(numbers[0][0]))) if numbers else None
+                    view.get(MESSAGES, message_key(queue_id, Home.ACTIVE, _sequence_number(numbers[0][0])))
+                    if numbers
+                    else None
                 )
                 state = view.get(SESSION_STATE, session_number_key(queue_id, number))
             until_at = None if partition is None else partition.session_ends().get(folded(name))
@@ -321,7 +323,7 @@ class Overview:
         ]
 
 
-def _ask(
+def _peek_request(
     sub_queue: SubQueue,
     first: int,
     count: int,
@@ -332,7 +334,7 @@ def _ask(
     return Peek(sub_queue, first, count, bytes_max, session_id, reply, is_use=False)
 
 
-def _number(key: bytes) -> int:
+def _sequence_number(key: bytes) -> int:
     """The sequence number at the end of a row's key."""
     return int.from_bytes(key[-8:], "big")
 
@@ -344,5 +346,5 @@ def _first_number(handle: PartitionHandle, counters: Counters) -> int | None:
         for home in SHOWN_HOMES:
             if counters.messages[home]:
                 start, stop = message_key(handle.queue_id, home, 0), message_key(handle.queue_id, home + 1, 0)
-                firsts += (_number(key) for key, _ in view.scan(MESSAGES, start, stop, 1))
+                firsts += (_sequence_number(key) for key, _ in view.scan(MESSAGES, start, stop, 1))
     return min(firsts, default=None)

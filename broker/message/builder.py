@@ -50,22 +50,22 @@ class NewMessage:
         """Return the encoded message. Raises TypeError or ValueError for a value without an AMQP type."""
         sections: list[bytes] = []
         if self.ttl_ms is not None:
-            sections.append(_section(_HEADER, encode([None, None, header_ttl(self.ttl_ms)])))
+            sections.append(_encoded_section(_HEADER, encode([None, None, header_ttl(self.ttl_ms)])))
         annotations: dict[object, object] = {}
         if self.partition_key is not None:
             annotations[Symbol("x-opt-partition-key")] = self.partition_key
         if self.scheduled_enqueue_at is not None:
             annotations[Symbol("x-opt-scheduled-enqueue-time")] = Timestamp(self.scheduled_enqueue_at)
         if annotations:
-            sections.append(_section(_ANNOTATIONS, encode_map(annotations)))
+            sections.append(_encoded_section(_ANNOTATIONS, encode_map(annotations)))
         times = lifetime(self.ttl_ms, self.created_at)
         fields = [times.get(name) or _property(name, self.properties.get(name)) for name in PROPERTY_NAMES]
         if any(value is not None for value in fields):
             items = b"".join(map(encode, fields))
-            sections.append(_section(_PROPERTIES, list_from_items(len(fields), items)))
+            sections.append(_encoded_section(_PROPERTIES, list_from_items(len(fields), items)))
         if self.application_properties:
-            sections.append(_section(_APPLICATION_PROPERTIES, encode_map(dict(self.application_properties))))
-        sections.append(_section(_DATA, encode(self.body)))
+            sections.append(_encoded_section(_APPLICATION_PROPERTIES, encode_map(dict(self.application_properties))))
+        sections.append(_encoded_section(_DATA, encode(self.body)))
         return b"".join(sections)
 
 
@@ -87,10 +87,10 @@ def lifetime(ttl_ms: int | None, created_at: int | None) -> Mapping[str, Timesta
 
 def envelope(encoded: Iterable[bytes]) -> bytes:
     """Return one batch delivery of encoded messages [wire 4.4]."""
-    return b"".join(_section(_DATA, encode(each)) for each in encoded)
+    return b"".join(_encoded_section(_DATA, encode(each)) for each in encoded)
 
 
-def _section(code: int, value: bytes) -> bytes:
+def _encoded_section(code: int, value: bytes) -> bytes:
     return bytes((0, 0x53, code)) + value
 
 

@@ -32,7 +32,7 @@ class _Unusual(Exception):  # noqa: N818 - the parser reads it
 _LEFT_TO_THE_PARSER: Final = (_Unusual, DecodeError, IndexError, StructError, UnicodeDecodeError)
 
 
-def _section(data: bytes, wanted: int) -> int:
+def _section_start(data: bytes, wanted: int) -> int:
     """Where a section of a rank begins, -1 without it. _Unusual, IndexError, StructError."""
     pos, end, last = 0, len(data), -1
     while pos < end:
@@ -59,7 +59,7 @@ def _section(data: bytes, wanted: int) -> int:
 def field(data: bytes, position: int) -> object:
     """A field of the properties section, None without it. BrokerError (DECODE_ERROR)."""
     try:
-        at = _section(data, PROPERTIES)
+        at = _section_start(data, PROPERTIES)
         if at < 0:
             return None
         count, pos = open_items(data, at + 3)
@@ -78,7 +78,7 @@ def application_property(data: bytes, name: str, *, is_folded: bool = False) -> 
     If `is_folded` the name is in lower case, and the first property counts whose name is the same in lower case.
     """
     try:
-        at = _section(data, APPLICATION_PROPERTIES)
+        at = _section_start(data, APPLICATION_PROPERTIES)
         return (False, None) if at < 0 else _entry(data, at + 3, name.encode(), is_folded)
     except _LEFT_TO_THE_PARSER:
         found = parse_message(data).application_properties()
@@ -121,7 +121,7 @@ def key(data: bytes) -> object:
     if _PARTITION_KEY not in data:
         return None
     try:
-        at = _section(data, MESSAGE_ANNOTATIONS)
+        at = _section_start(data, MESSAGE_ANNOTATIONS)
         if at < 0:
             return None
         count, pos = open_items(data, at + 3)

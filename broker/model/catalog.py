@@ -162,13 +162,13 @@ class Catalog:
         if table == ENTITIES:
             row = json.loads(value)
             description = CLASSES[chr(key[0])].from_json(row["description"])
-            entry = Entry(_number(row["id"]), description, *(row.get(name) for name in _OPTIONAL))
+            entry = Entry(_require_int(row["id"]), description, *(row.get(name) for name in _OPTIONAL))
             self._entries[entity_key(path_of(entry.description))] = entry
         elif table == RULES:
             queue_id, place = _RULE_KEY.unpack(key)
             self._rules.setdefault(queue_id, {})[place] = RuleDescription.from_json(json.loads(value))
         elif table == DELETED:
-            self.deleted[int.from_bytes(key, "big")] = [_number(each) for each in json.loads(value)["stores"]]
+            self.deleted[int.from_bytes(key, "big")] = [_require_int(each) for each in json.loads(value)["stores"]]
         elif key == _NEXT_ID:
             self._next_id = int(value)
         elif key == _STORE_COUNT:
@@ -271,7 +271,7 @@ class Catalog:
             self._rules.pop(entry.queue_id, None)
         self.deleted |= stores
 
-    def exchange(
+    def replace_entities(
         self,
         gone: Sequence[str],
         stores: Mapping[int, list[int]],
@@ -506,7 +506,7 @@ _OPTIONAL = (
 )  # fields of an `Entry`, in order
 
 
-def _number(value: object) -> int:
+def _require_int(value: object) -> int:
     if type(value) is not int:
         raise TypeError(f"{value!r} is not a number")
     return value
@@ -533,22 +533,22 @@ def _rule_value(rule: RuleDescription) -> bytes:
     return json.dumps(rule.to_json()).encode()
 
 
-def _rules_of_their_own(batch: Batch) -> None:
+def _move_rules_to_own_rows(batch: Batch) -> None:
     """Up to format version 3 the row of a subscription had all its rules."""
     for key, value in batch.scan(ENTITIES, _SUBSCRIPTIONS, _LAST_SUBSCRIPTION, _ROWS_MAX):
         row = json.loads(value)
         for place, rule in enumerate(row["description"].pop("rules", ())):
-            batch.put(*_rule_row(_number(row["id"]), place), json.dumps(rule).encode())
+            batch.put(*_rule_row(_require_int(row["id"]), place), json.dumps(rule).encode())
         batch.put(ENTITIES, key, json.dumps(row).encode())
 
 
-def _exact_keys(batch: Batch) -> None:
+def _mark_exact_keys(batch: Batch) -> None:
     """Up to format version 4 keys that differ in case had partitions of their own."""
     for key, value in batch.scan(ENTITIES, b"", _LAST_KEY, _ROWS_MAX):
         batch.put(ENTITIES, key, json.dumps({**json.loads(value), "exact_keys": True}).encode())
 
 
-CATALOG_UPGRADES: Final[Upgrades] = {4: _rules_of_their_own, 5: _exact_keys}
+CATALOG_UPGRADES: Final[Upgrades] = {4: _move_rules_to_own_rows, 5: _mark_exact_keys}
 """What a start does with the rows of an older format."""
 
 

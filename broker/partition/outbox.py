@@ -74,7 +74,7 @@ class OutboxHandlers:
         rows.put(Home.TRANSFER_OUTBOX, [(rows.key(Home.TRANSFER_OUTBOX, rows.new_number()), record.pack())], turn)
         turn.effects.append((self._state.ref.announce_outbox, None))
 
-    def forwarded(self, request: StoreForwarded, turn: Turn) -> None:
+    def store_forwarded(self, request: StoreForwarded, turn: Turn) -> None:
         """Store messages of another partition's outbox; drop those that an earlier request stored."""
         key = FORWARDED_KEY.pack(self._state.queue_id, request.source_id, request.source_index)
         known = turn.view.get(FORWARDED, key)

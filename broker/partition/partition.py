@@ -388,7 +388,7 @@ HANDLERS: Final[dict[type, Callable[[Partition], Handler]]] = {
     Schedule: lambda partition: partition.enqueue.schedule,
     Reserve: lambda partition: partition.enqueue.reserve,
     CancelScheduled: lambda partition: partition.enqueue.cancel,
-    StoreForwarded: lambda partition: partition._outbox.forwarded,
+    StoreForwarded: lambda partition: partition._outbox.store_forwarded,
     ProcessDue: lambda partition: partition.enqueue.process_due,
     ReadOutbox: lambda partition: partition._outbox.read,
     DeleteForwarded: lambda partition: partition._outbox.delivered,

@@ -130,7 +130,7 @@ def user_value(value: Value, raw: object, replaced: object) -> object:
     return to_amqp(value)
 
 
-def _integer(make: Callable[[int], int], bits: int, *, signed: bool) -> Callable[[Value], int]:
+def _integer_converter(make: Callable[[int], int], bits: int, *, signed: bool) -> Callable[[Value], int]:
     allowed = range(-(2 ** (bits - 1)), 2 ** (bits - 1)) if signed else range(2**bits)
 
     def convert(value: Value) -> int:
@@ -235,15 +235,15 @@ _USER: Final[Mapping[type, Callable[[Value], object]]] = {
     Symbol: lambda value: Symbol(_symbol(value)),
     Char: _char,
     bool: _boolean,
-    Byte: _integer(Byte, 8, signed=True),
-    Short: _integer(Short, 16, signed=True),
-    Int: _integer(Int, 32, signed=True),
-    Long: _integer(Long, 64, signed=True),
-    int: _integer(int, 64, signed=True),
-    Ubyte: _integer(Ubyte, 8, signed=False),
-    Ushort: _integer(Ushort, 16, signed=False),
-    Uint: _integer(Uint, 32, signed=False),
-    Ulong: _integer(Ulong, 64, signed=False),
+    Byte: _integer_converter(Byte, 8, signed=True),
+    Short: _integer_converter(Short, 16, signed=True),
+    Int: _integer_converter(Int, 32, signed=True),
+    Long: _integer_converter(Long, 64, signed=True),
+    int: _integer_converter(int, 64, signed=True),
+    Ubyte: _integer_converter(Ubyte, 8, signed=False),
+    Ushort: _integer_converter(Ushort, 16, signed=False),
+    Uint: _integer_converter(Uint, 32, signed=False),
+    Ulong: _integer_converter(Ulong, 64, signed=False),
     float: _double,
     Float: _float,
     Decimal32: _decimal(Decimal32, 4),

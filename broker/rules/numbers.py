@@ -103,7 +103,7 @@ def real_text(value: float) -> str:
     return f"{number.normalize().scaleb(-exponent):f}E{exponent:+03d}"
 
 
-def _integer(value: int, kind: type) -> int:
+def _wrapped_integer(value: int, kind: type) -> int:
     """Return an integer of `kind`, wrapped around if it does not fit."""
     if kind is _Mixed:
         kind = Ulong if 0 <= value < 2**64 else int
@@ -163,7 +163,7 @@ def calculate(operation: Operation, left: Any, right: Any) -> Number | None:
             raise FilterException("Attempted to divide by zero.")
         if second_int == -1 and first_int == _RANGES[kind].start:
             raise FilterException("Arithmetic operation resulted in an overflow.")
-    return _integer(operation.integers(first_int, second_int), kind)
+    return _wrapped_integer(operation.integers(first_int, second_int), kind)
 
 
 def negated(value: Any) -> Number | None:
@@ -177,7 +177,7 @@ def negated(value: Any) -> Number | None:
         return value.copy_negate() if value else Decimal(value)
     if kind not in INTEGERS and kind is not Char:
         return None
-    return _integer(-integer_of(value), int if kind in (Uint, Ulong, Long, int) else Int)
+    return _wrapped_integer(-integer_of(value), int if kind in (Uint, Ulong, Long, int) else Int)
 
 
 def promoted(value: Any) -> Number | None:
@@ -187,7 +187,7 @@ def promoted(value: Any) -> Number | None:
         return value  # type: ignore[no-any-return]
     if kind not in INTEGERS and kind is not Char:
         return None
-    return _integer(integer_of(value), int if kind is Long else Int)
+    return _wrapped_integer(integer_of(value), int if kind is Long else Int)
 
 
 def _divide_integers(left: int, right: int) -> int:

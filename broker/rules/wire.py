@@ -98,26 +98,26 @@ def rule_from_amqp(name: str, mapping: Mapping[str, object]) -> RuleDescription:
 
     Raises BrokerError (argument-error) with the wrong field.
     """
-    sql = _map(mapping, "sql-filter")
-    correlation = _map(mapping, "correlation-filter")
-    action = _map(mapping, "sql-rule-action")
+    sql = _map_member(mapping, "sql-filter")
+    correlation = _map_member(mapping, "correlation-filter")
+    action = _map_member(mapping, "sql-rule-action")
     if sql is not None and correlation is not None:
         raise _wrong("rule-description", "it has both a sql-filter and a correlation-filter")
     description: Filter = TrueFilter()
     if sql is not None:
-        expression = _text(sql, "expression", "sql-filter.")
+        expression = _text_member(sql, "expression", "sql-filter.")
         if expression is None:
             raise _wrong("sql-filter.expression", "it is missing")
         description = SqlFilter(expression)
     elif correlation is not None:
         description = _correlation(correlation)
-    action_text = None if action is None else _text(action, "expression", "sql-rule-action.")
+    action_text = None if action is None else _text_member(action, "expression", "sql-rule-action.")
     return RuleDescription(name, description, action_text or None)
 
 
 def _correlation(fields: Mapping[str, object]) -> CorrelationFilter:
-    texts = {field: _text(fields, key, "correlation-filter.") for key, field in _CORRELATION_FIELDS.items()}
-    given = _map(fields, "properties", "correlation-filter.") or {}
+    texts = {field: _text_member(fields, key, "correlation-filter.") for key, field in _CORRELATION_FIELDS.items()}
+    given = _map_member(fields, "properties", "correlation-filter.") or {}
     properties: dict[str, PropertyValue] = {}
     for key, value in given.items():
         if not isinstance(key, str):
@@ -152,14 +152,14 @@ def _instant_text(name: str, instant: Instant) -> str:
         raise _wrong(field, "the instant lies outside the years 1 to 9999") from None
 
 
-def _map(fields: Mapping[str, object], key: str, path: str = "") -> Mapping[str, object] | None:
+def _map_member(fields: Mapping[str, object], key: str, path: str = "") -> Mapping[str, object] | None:
     value = fields.get(key)
     if value is not None and not isinstance(value, dict):
         raise _wrong(path + key, f"it is of type {_type(value)}, not map")
     return value
 
 
-def _text(fields: Mapping[str, object], key: str, path: str) -> str | None:
+def _text_member(fields: Mapping[str, object], key: str, path: str) -> str | None:
     value = fields.get(key)
     if value is not None and not isinstance(value, str):
         raise _wrong(path + key, f"it is of type {_type(value)}, not string")

@@ -161,7 +161,7 @@ class BatchRunner:
                 if not self.is_committing and can_split(requests[:count]):
                     await self._retry_in_halves(requests[:count], error)
                 else:
-                    self._fault(requests[:count], error)
+                    self._fail_for_fault(requests[:count], error)
             requests = requests[count:]
         self.is_committing = False
 
@@ -315,14 +315,16 @@ class BatchRunner:
 
     async def _retry_in_halves(self, requests: Sequence[Submitted], error: Exception) -> None:
         if not isinstance(error, StoreFull):
-            write = log.warning if isinstance(error, StoreError) else log.debug  # `_fault` logs the request at fault
+            write = (
+                log.warning if isinstance(error, StoreError) else log.debug
+            )  # `_fail_for_fault` logs the request at fault
             write("batch retried in halves", store=self._index, cause=str(error), requests=len(requests))
         refs = self._roll_back(requests)
         for half in halves(requests):
             await self.run(half)
         self._host.announce(refs.values())
 
-    def _fault(self, requests: Sequence[Submitted], error: Exception) -> None:
+    def _fail_for_fault(self, requests: Sequence[Submitted], error: Exception) -> None:
         """End a request that fails by itself, with a fault of this program.
 
         The traceback is logged once for each kind of request of a queue, then how often it happened, at 2, 4, 8, …

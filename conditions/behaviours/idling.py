@@ -97,7 +97,7 @@ class IdleConnection(Idling):
                 error = texts.connection_without_links(self.on.network.container, ms)
             else:
                 error = texts.connection_inactive("LinkTracker", ms)
-            yield since + ms, _scope(each), partial(each.close, error)
+            yield since + ms, _connection_name(each), partial(each.close, error)
 
 
 class SilentConnection(Idling):
@@ -107,7 +107,7 @@ class SilentConnection(Idling):
         ms = self.number("idle_ms")
         error = texts.connection_inactive(self.on.network.container, ms)
         for each in self.on.network.connections():
-            yield each.heard_at + ms, _scope(each), partial(each.close, error)
+            yield each.heard_at + ms, _connection_name(each), partial(each.close, error)
 
 
 class AgeLimit(Idling):
@@ -117,7 +117,7 @@ class AgeLimit(Idling):
         ms = self.number("max_age_ms")
         error = texts.connection_inactive(self.on.network.container, ms)
         for each in self.on.network.connections():
-            yield each.opened_at + ms, _scope(each), partial(each.close, error)
+            yield each.opened_at + ms, _connection_name(each), partial(each.close, error)
 
 
 class RenewalsOnly(Behaviour):
@@ -150,7 +150,7 @@ class RenewalsOnly(Behaviour):
         return entity is not None and len(entity.partitions) > 1 and self.covers(address)
 
 
-def _scope(connection: Connection) -> str:
+def _connection_name(connection: Connection) -> str:
     return f"connection {connection.number}"
 
 

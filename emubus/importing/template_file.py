@@ -38,7 +38,7 @@ def read_template_file(path: Path, parameters: Path | None) -> Evaluated:
         source = path
         root = _json_of_file(path)
         found = evaluate(
-            _object(plain(root), path),
+            _require_object(plain(root), path),
             given,
             stand_ins=True,
             locate=lambda at: Origin(str(path), line_of(root, at) if path.suffix not in _BICEP else None, at),
@@ -53,16 +53,16 @@ def read_template_file(path: Path, parameters: Path | None) -> Evaluated:
 
 
 def _parameters(path: Path) -> Mapping[str, object]:
-    found = _object(plain(_json_of_file(path)), path)
+    found = _require_object(plain(_json_of_file(path)), path)
     inner = found.get("parametersJson") if path.suffix == ".bicepparam" else None
-    return found if inner is None else _object(json.loads(str(inner)), path)
+    return found if inner is None else _require_object(json.loads(str(inner)), path)
 
 
 def _linked_template(path: Path) -> Mapping[str, object] | None:
-    return _object(plain(_json_of_file(path)), path) if path.is_file() else None
+    return _require_object(plain(_json_of_file(path)), path) if path.is_file() else None
 
 
-def _object(value: object, path: Path) -> Mapping[str, object]:
+def _require_object(value: object, path: Path) -> Mapping[str, object]:
     if not isinstance(value, dict):
         raise ConfigError(f"{path} is not a JSON object")
     members: dict[str, object] = value
@@ -70,7 +70,7 @@ def _object(value: object, path: Path) -> Mapping[str, object]:
 
 
 def _json_of_file(path: Path) -> JsonNode:
-    text = _compile_bicep(path) if path.suffix in _BICEP else _text(path)
+    text = _compile_bicep(path) if path.suffix in _BICEP else _read_text(path)
     if len(text) > TEMPLATE_CHARS_MAX:
         raise ConfigError(f"{path} has more than {TEMPLATE_CHARS_MAX} characters; that is no template")
     try:
@@ -79,7 +79,7 @@ def _json_of_file(path: Path) -> JsonNode:
         raise ConfigError(f"{path}:{error.line}:{error.column}: is not JSON: {error}") from error
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         with path.open(encoding="utf-8-sig") as file:
             return file.read(TEMPLATE_CHARS_MAX + 1)

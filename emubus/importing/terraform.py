@@ -71,23 +71,25 @@ def read_terraform(document: JsonObject, file: str) -> Resources:
         raise NotTerraform(f"its format_version is {version!r:.40}; allowed is 1 (and 0)")
     is_plan = "planned_values" in document
     found = _File()
-    root = _object(_object(document.get("planned_values" if is_plan else "values")).get("root_module"))
+    root = _object_or_empty(
+        _object_or_empty(document.get("planned_values" if is_plan else "values")).get("root_module")
+    )
     base = "$.planned_values.root_module" if is_plan else "$.values.root_module"
     unknown = {
-        str(each.get("address")): _object(_object(each.get("change")).get("after_unknown"))
+        str(each.get("address")): _object_or_empty(_object_or_empty(each.get("change")).get("after_unknown"))
         for each in _objects(document.get("resource_changes"))
     }
     _module(found, root, "", base, file, unknown, 0)
-    _configuration(found, _object(_object(document.get("configuration")).get("root_module")), "", 0)
+    _configuration(found, _object_or_empty(_object_or_empty(document.get("configuration")).get("root_module")), "", 0)
     return _Reader(found, file).resources()
 
 
-def _object(value: object) -> dict[str, object]:
+def _object_or_empty(value: object) -> dict[str, object]:
     return {str(name): each for name, each in value.items()} if isinstance(value, dict) else {}
 
 
 def _objects(value: object) -> list[dict[str, object]]:
-    return [_object(each) for each in value] if isinstance(value, list) else []
+    return [_object_or_empty(each) for each in value] if isinstance(value, list) else []
 
 
 def _module(
@@ -99,8 +101,8 @@ def _module(
         if each.get("mode", "managed") != "managed":
             continue
         kind = str(each.get("type", ""))
-        if kind not in TYPES and kind not in SETTINGS and not _is_azapi(kind, _object(each.get("values"))):
-            found.foreign[_foreign(kind, _object(each.get("values")))] += 1
+        if kind not in TYPES and kind not in SETTINGS and not _is_azapi(kind, _object_or_empty(each.get("values"))):
+            found.foreign[_foreign(kind, _object_or_empty(each.get("values")))] += 1
             continue
         if len(found.resources) >= RESOURCES_MAX:
             raise NotTerraform(f"it has more than {RESOURCES_MAX} resources of Service Bus")
@@ -113,7 +115,7 @@ def _module(
                 kind,
                 str(each.get("name", "")),
                 each.get("index"),
-                _object(each.get("values")),
+                _object_or_empty(each.get("values")),
                 unknown.get(own, {}),
                 Origin(file, None, own) if own else place,
             )
@@ -135,9 +137,9 @@ def _configuration(found: _File, module: JsonObject, path: str, depth: int) -> N
     if depth > MODULES_DEPTH_MAX:
         raise NotTerraform(f"its modules are nested more than {MODULES_DEPTH_MAX} deep")
     found.modules[path] = module
-    for name, call in _object(module.get("module_calls")).items():
+    for name, call in _object_or_empty(module.get("module_calls")).items():
         below = f"{path}.module.{name}" if path else f"module.{name}"
-        _configuration(found, _object(_object(call).get("module")), below, depth + 1)
+        _configuration(found, _object_or_empty(_object_or_empty(call).get("module")), below, depth + 1)
 
 
 def _without_keys(address: str) -> str:
@@ -184,7 +186,7 @@ class _Reader:
 
     def _say_unknown(self, each: _Resource, attributes: Mapping[str, str]) -> None:
         """Name what the configuration sets and the plan does not know; the provider computes the others itself."""
-        set_here = _object(self._configured(each).get("expressions"))
+        set_here = _object_or_empty(self._configured(each).get("expressions"))
         for name in attributes:
             if name in each.unknown and each.unknown[name] is True and name in set_here:
                 self._pass_over(each, f"the attribute {name} is known after apply", _AFTER_APPLY, is_entity=False)
@@ -238,9 +240,9 @@ class _Reader:
         if body is None and each.unknown.get("body"):
             self._pass_over(each, "its body is known after apply", _AFTER_APPLY)
             return
-        properties = _object(_object(body).get("properties"))
-        if kind is Kind.NAMESPACE and "sku" in _object(body):
-            properties["sku"] = _object(body)["sku"]
+        properties = _object_or_empty(_object_or_empty(body).get("properties"))
+        if kind is Kind.NAMESPACE and "sku" in _object_or_empty(body):
+            properties["sku"] = _object_or_empty(body)["sku"]
         known = parse_id(str(each.values.get("id") or each.values.get("resource_id") or ""))
         if known is not None and known[0] is kind:
             self._declared.append(Declared(kind, known[2], properties, each.origin, known[1]))
@@ -277,7 +279,7 @@ class _Reader:
 
     def _referred(self, each: _Resource, attribute: str, hops: int) -> tuple[str, tuple[str, ...]] | None:
         """What an attribute of a resource refers to, by the references of the configuration."""
-        expression = _object(_object(self._configured(each).get("expressions")).get(attribute))
+        expression = _object_or_empty(_object_or_empty(self._configured(each).get("expressions")).get(attribute))
         target = self._target(each.module, _references(expression), each.index, hops)
         if target is None or target is each or hops > HOPS_MAX:
             return None
@@ -334,8 +336,10 @@ class _Reader:
         above, _, own = module.rpartition("module.")
         above = above.rstrip(".")
         call_name, key = re.sub(_KEY, "", own), _KEY.search(own)
-        call = _object(_object(self._found.modules.get(_without_keys(above), {}).get("module_calls")).get(call_name))
-        expression = _object(_object(call.get("expressions")).get(name))
+        call = _object_or_empty(
+            _object_or_empty(self._found.modules.get(_without_keys(above), {}).get("module_calls")).get(call_name)
+        )
+        expression = _object_or_empty(_object_or_empty(call.get("expressions")).get(name))
         of_module: object = index if key is None else key[1] if key[1] is not None else int(key[2])
         return self._target(above, _references(expression), of_module, hops + 1)
 
@@ -343,8 +347,8 @@ class _Reader:
         """What an output of a module refers to; `call` may have a key."""
         name, key = re.sub(_KEY, "", call), _KEY.search(call)
         path = ".".join(filter(None, (_without_keys(module), f"module.{name}")))
-        outputs = _object(self._found.modules.get(path, {}).get("outputs"))
-        references = _references(_object(_object(outputs.get(output)).get("expression")))
+        outputs = _object_or_empty(self._found.modules.get(path, {}).get("outputs"))
+        references = _references(_object_or_empty(_object_or_empty(outputs.get(output)).get("expression")))
         below = [f"module.{call}"] if key is not None else [f"module.{name}", *self._keyed(name, index)]
         for each in below:
             place = ".".join(filter(None, (module, each)))

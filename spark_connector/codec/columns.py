@@ -254,11 +254,11 @@ def _expiry(made: _Arrays, _kind: Any) -> Any:
     return _instants(pc.coalesce(_longs(made.field(EXPIRY)), pc.add(bounded, bounded_ttl)))
 
 
-def _text(values: Any) -> Any:
+def _text_array(values: Any) -> Any:
     return pa.array([None if value is None else value.decode() for value in values], pa.string())
 
 
-def _map(made: _Arrays, kind: Any) -> Any:
+def _map_array(made: _Arrays, kind: Any) -> Any:
     entries = made.properties
     offsets = pa.array(accumulate(map(len, entries), initial=0), pa.int32())
     keys = pa.array(list(chain.from_iterable(entries)), pa.string())
@@ -284,12 +284,12 @@ _MAKERS: Final[dict[str, _Maker]] = {
     "state": lambda made, kind: pa.array([_STATES.get(state, str(state)) for state in made.annotations[2]], kind),
     "scheduledEnqueueTime": lambda made, _: _instants(_longs(made.annotations[3])),
     "enqueuedSequenceNumber": lambda made, _: _longs(made.annotations[4]),
-    "partitionKey": lambda made, _: _text(made.annotations[PARTITION_KEY]),
-    "deadLetterSource": lambda made, _: _text(made.annotations[DEAD_LETTER_SOURCE]),
+    "partitionKey": lambda made, _: _text_array(made.annotations[PARTITION_KEY]),
+    "deadLetterSource": lambda made, _: _text_array(made.annotations[DEAD_LETTER_SOURCE]),
     "timeToLiveMs": lambda made, _: _longs(made.headers[0]),
     "deliveryCount": lambda made, kind: pa.array([min(n, _INT_MAX) for n in made.headers[1]], kind),
     "expiresAt": _expiry,
     "deadLetterReason": lambda made, kind: pa.array([reasons[0] for reasons in made.reasons], kind),
     "deadLetterErrorDescription": lambda made, kind: pa.array([reasons[1] for reasons in made.reasons], kind),
-    "applicationProperties": _map,
+    "applicationProperties": _map_array,
 }

@@ -16,7 +16,7 @@ __all__ = ["data_overhead", "envelope", "envelope_overhead"]
 
 def envelope(messages: Sequence[bytes], first: EncodedRow) -> bytes:
     """Return the envelope around encoded messages, of which `first` describes the first."""
-    pieces = [_start(first)]
+    pieces = [_head_sections(first)]
     for message in messages:
         pieces.append(data_start(len(message)))
         pieces.append(message)
@@ -25,7 +25,7 @@ def envelope(messages: Sequence[bytes], first: EncodedRow) -> bytes:
 
 def envelope_overhead(first: EncodedRow) -> int:
     """Return the bytes of an envelope without its data sections."""
-    return len(_start(first))
+    return len(_head_sections(first))
 
 
 def data_overhead(size_bytes: int) -> int:
@@ -33,7 +33,7 @@ def data_overhead(size_bytes: int) -> int:
     return 5 if size_bytes < 256 else 8
 
 
-def _start(first: EncodedRow) -> bytes:
+def _head_sections(first: EncodedRow) -> bytes:
     start = b""
     if first.partition_key is not None:
         start = section(0x72, 0xC1, 2, partition_key_annotation(first.partition_key))

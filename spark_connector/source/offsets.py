@@ -154,7 +154,7 @@ def parse_seen_offset(raw: Mapping[str, Any], entity: str) -> SeenOffset | Offse
             raw["e"],
             _runs_in(raw["seen"]),
             None if batch is None else _runs_in(batch),
-            _whole(raw.get("floors", {})),
+            _by_whole_partition(raw.get("floors", {})),
             _runs_in(raw.get("left", ())),
             raw.get("late") is True,
             raw.get("initial") is True,
@@ -174,8 +174,8 @@ def parse_offset(raw: Mapping[str, Any], entity: str) -> Offset:
         start = raw.get("start")
         return Offset(
             raw["e"],
-            _whole(raw["p"]),
-            None if start is None else _whole(start),
+            _by_whole_partition(raw["p"]),
+            None if start is None else _by_whole_partition(start),
             raw.get("initial") is True,
             frozenset(int(each) for each in raw.get("lost", ())),
             raw.get("g"),
@@ -292,7 +292,7 @@ def _counters_of(numbers: Mapping[int, int]) -> dict[str, int]:
     return {str(partition): numbers[partition] & _COUNTER_MASK for partition in sorted(numbers)}
 
 
-def _whole(numbers: Mapping[str, int]) -> dict[int, int]:
+def _by_whole_partition(numbers: Mapping[str, int]) -> dict[int, int]:
     return {int(partition): base_of(int(partition)) + int(number) for partition, number in numbers.items()}
 
 

@@ -336,7 +336,7 @@ def condition_texts(condition: Pointer) -> tuple[str | None, str]:
     if not condition or not lib.pn_condition_is_set(condition):
         return None, ""
     name, description = lib.pn_condition_get_name(condition), lib.pn_condition_get_description(condition)
-    return _text(name), _text(description)
+    return _text_from_c(name), _text_from_c(description)
 
 
 def condition_error(condition: Pointer, entity: str) -> ConnectorError | None:
@@ -345,13 +345,13 @@ def condition_error(condition: Pointer, entity: str) -> ConnectorError | None:
     return None if name is None else wire_error(name, description, entity=entity)
 
 
-def set_state(delivery: Pointer, state: int, fields: list[object]) -> None:
+def set_delivery_state(delivery: Pointer, state: int, fields: list[object]) -> None:
     """Give a delivery a state that Proton has no structure for, such as those of transactions."""
     put_value(lib.pn_disposition_data(lib.pn_delivery_local(delivery)), fields)
     lib.pn_delivery_update(delivery, state)
 
 
-def _text(chars: Pointer) -> str:
+def _text_from_c(chars: Pointer) -> str:
     return "" if chars == NULL else str(ffi.string(chars).decode(errors="replace"))
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from ..conditions import unavailable, wire_error
 from ..errors import Code, ConnectorError
 from ..timing import monotonic_s
-from .engine import ACCEPTED, REJECTED, TRANSACTIONAL, Engine, Pointer, condition_error, set_state
+from .engine import ACCEPTED, REJECTED, TRANSACTIONAL, Engine, Pointer, condition_error, set_delivery_state
 from .envelopes import MARK, MARKED_TAG_BYTES
 from .links import BaseLink, make_sender
 from .values import described_fields, ffi, lib, outcome_code, value_of
@@ -88,7 +88,7 @@ class Sender(BaseLink):
         self._tag_view[len(MARK) : MARKED_TAG_BYTES] = number.to_bytes(8, "big")
         delivery = lib.pn_delivery(pointer, self._marked[0] if envelope else self._plain[0])
         if transaction is not None:
-            set_state(delivery, TRANSACTIONAL, [transaction.id, None])
+            set_delivery_state(delivery, TRANSACTIONAL, [transaction.id, None])
         size = len(data)
         lib.pn_link_send(pointer, data if isinstance(data, bytes) else ffi.from_buffer(data), size)
         lib.pn_link_advance(pointer)

@@ -227,7 +227,7 @@ class JournaledStore:
 
     # --- for its batches -----------------------------------------------------------------------------------
 
-    def unfit(self, error: Exception) -> StoreError:
+    def commit_failure(self, error: Exception) -> StoreError:
         """Return the StoreError for an `error` before the rows go into the journal."""
         failure = self.file.store_error("commit failed", error)
         if isinstance(failure, StoreFailed):
@@ -417,7 +417,7 @@ class JournaledBatch(Closing):
         except BaseException as error:
             self._end()
             if isinstance(error, Exception):
-                raise store.unfit(error) from error
+                raise store.commit_failure(error) from error
             raise
         return store.name, self._layer.tables
 

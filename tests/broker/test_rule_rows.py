@@ -101,7 +101,7 @@ def test_a_purge_keeps_the_rules_and_a_deletion_takes_them_along() -> None:
     kept.catalog.update(subscription(rule("a"), rule("b")), NOW)
     entry = kept.catalog.entry(PATH)
     assert entry is not None
-    kept.catalog.exchange([PATH], {entry.queue_id: [0]}, [entry.description], NOW, {})
+    kept.catalog.replace_entities([PATH], {entry.queue_id: [0]}, [entry.description], NOW, {})
     assert [name for name, _ in kept.rules()] == ["a", "b"]
     assert kept.row_count() == 2
     kept.catalog.update(subscription(rule("a"), rule("c")), NOW)

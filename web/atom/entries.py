@@ -18,7 +18,7 @@ def entity_entry(description: Description) -> bytes:
 
     ValueError if the largest message is not a multiple of 1 KiB, the unit of the API.
     """
-    parts = [_part(field, description) for field in FIELDS[type(description)]]
+    parts = [_settable_element(field, description) for field in FIELDS[type(description)]]
     if isinstance(description, SubscriptionDescription) and description.rules:
         rule = rule_markup(description.rules[0])
         parts.append(f"<Default{rule.removeprefix('<').removesuffix(f'{KIND}>')}Default{KIND}>")
@@ -42,7 +42,7 @@ def _entry(markup: str) -> bytes:
     return f'<entry xmlns="{ATOM}"><content type="application/xml">{markup}</content></entry>'.encode()
 
 
-def _part(field: Field, description: Description) -> str:
+def _settable_element(field: Field, description: Description) -> str:
     """The element of what clients may set; "" for others and for what is not set."""
     if field is KEYS and not isinstance(description, SubscriptionDescription):
         return keys_markup(description.authorization_rules)

@@ -93,7 +93,7 @@ def boolean(text: str) -> bool:
     return value
 
 
-def _whole(text: str) -> int:
+def _whole_number(text: str) -> int:
     """A whole number of at most 20 digits. ValueError."""
     if len(text) > 20 or not text.lstrip("-").isdecimal() or not text.isascii():
         raise ValueError(f"'{text[:20]}' is not a whole number")
@@ -118,8 +118,8 @@ def _address_in(text: str) -> str | None:
 
 READ: Final[Mapping[Value, Callable[[str], object]]] = {
     Value.BOOLEAN: boolean,
-    Value.COUNT: _whole,
-    Value.BYTES: lambda text: _whole(text) * KIB,
+    Value.COUNT: _whole_number,
+    Value.BYTES: lambda text: _whole_number(text) * KIB,
     Value.DURATION: parse_duration,
     Value.LIMIT: parse_limit,
     Value.TEXT: lambda text: text or None,  # an empty text means None; the service would refuse the element
@@ -139,12 +139,12 @@ def written(row: Property, value: object) -> str | None:
                 raise ValueError(f"{row.field} is {value}; it must be a multiple of {KIB}")
             return str(value // KIB)
         case _, bool():
-            return _boolean(value)
+            return _boolean_text(value)
         case _:
             return None if value is None else str(value)
 
 
-def _boolean(value: bool) -> str:
+def _boolean_text(value: bool) -> str:
     return str(value).lower()
 
 
@@ -201,7 +201,11 @@ def client_affine(own: JmsSubscription | None) -> str | None:
     """The element with the client of a subscription of JMS; None for other subscriptions."""
     if own is None:
         return None
-    parts = {"ClientId": own.client_id, "IsDurable": _boolean(own.is_durable), "IsShared": _boolean(own.is_shared)}
+    parts = {
+        "ClientId": own.client_id,
+        "IsDurable": _boolean_text(own.is_durable),
+        "IsShared": _boolean_text(own.is_shared),
+    }
     inner = "".join(element(name, text) for name, text in parts.items())
     return f"<ClientAffineProperties>{inner}</ClientAffineProperties>"
 
@@ -251,7 +255,7 @@ _ORDER: Final[Mapping[type[Description], tuple[str | Field, ...]]] = {
         _CREATED,
         _UPDATED,
         _ACCESSED,
-        Field(SERVICE_NAMES["support_ordering"], lambda view: _boolean(not view.top_level.enable_partitioning)),
+        Field(SERVICE_NAMES["support_ordering"], lambda view: _boolean_text(not view.top_level.enable_partitioning)),
         _COUNTS,
         "auto_delete_on_idle_ms",
         "enable_partitioning",
@@ -310,7 +314,7 @@ _ORDER: Final[Mapping[type[Description], tuple[str | Field, ...]]] = {
         "forward_dead_letters_to",
         "auto_delete_on_idle_ms",
         _AVAILABILITY,
-        Field("IsClientAffine", lambda view: _boolean(view.jms is not None), since=MESSAGE_SIZE_SINCE),
+        Field("IsClientAffine", lambda view: _boolean_text(view.jms is not None), since=MESSAGE_SIZE_SINCE),
         Field("ClientAffineProperties", lambda view: client_affine(view.jms), since=MESSAGE_SIZE_SINCE, is_markup=True),
     ),
 }

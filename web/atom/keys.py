@@ -33,13 +33,13 @@ def _key_in(node: Element, before: dict[str, AuthorizationRule], new_key: Callab
     kind = type_of(node)
     if local_name(node) != "AuthorizationRule" or kind not in (None, TYPE):
         raise bad(f"The authorization rule is of type '{excerpt(kind or local_name(node))}'; allowed is {TYPE}.")
-    name = _text(node, "KeyName")
+    name = _child_text(node, "KeyName")
     rule = before.get(name)
     return AuthorizationRule(
         name,
         _rights_in(child(node, "Rights")),
-        _text(node, "PrimaryKey") or (rule.primary_key if rule is not None else new_key()),
-        _text(node, "SecondaryKey") or (rule.secondary_key if rule is not None else new_key()),
+        _child_text(node, "PrimaryKey") or (rule.primary_key if rule is not None else new_key()),
+        _child_text(node, "SecondaryKey") or (rule.secondary_key if rule is not None else new_key()),
     )
 
 
@@ -55,7 +55,7 @@ def _right(text: str) -> Right:
         raise bad(f"The right '{excerpt(text)}' is none of {', '.join(Right)}.") from None
 
 
-def _text(node: Element, name: str) -> str:
+def _child_text(node: Element, name: str) -> str:
     part = child(node, name)
     return "" if part is None else text_of(part)
 

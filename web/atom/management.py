@@ -128,7 +128,7 @@ class Management:
         call = ManagementCall(request, target, body)
         if self._services.conditions.are_on:
             return await self._under_conditions(verb, call)
-        return await _done(verb(self, call))
+        return await _awaited_response(verb(self, call))
 
     async def _under_conditions(self, verb: Verb, call: ManagementCall) -> web.Response:
         """The answer while conditions are on: a refusal in place of it, or after what was asked for is done."""
@@ -138,7 +138,7 @@ class Management:
         refusal = conditions.before_admin(asked)
         if refusal is not None and not refusal.is_done:
             raise HttpRefusal(refusal.status, refusal.text)
-        response = await _done(verb(self, call))
+        response = await _awaited_response(verb(self, call))
         conditions.after_admin(asked)
         if refusal is not None:
             raise HttpRefusal(refusal.status, refusal.text)
@@ -452,7 +452,7 @@ class Management:
         return _xml(FEED_TYPE, feed_markup(title, address, self._clock.now_ms(), parts, following))
 
 
-async def _done(answer: web.Response | Awaitable[web.Response]) -> web.Response:
+async def _awaited_response(answer: web.Response | Awaitable[web.Response]) -> web.Response:
     """What a verb has answered; lists take a while."""
     return answer if isinstance(answer, web.Response) else await answer
 

@@ -147,7 +147,7 @@ def message_json(seen: Seen) -> MessageJson:
     if isinstance(ttl_ms := header.get("ttl_ms"), int):
         times = properties.get("absolute_expiry_time"), properties.get("creation_time")
         header["ttl_ms"] = effective_ttl(int(ttl_ms), *times)
-    annotations = _map(sections.get(_ANNOTATIONS))
+    annotations = _map_or_empty(sections.get(_ANNOTATIONS))
     state = annotations.get("x-opt-message-state")
     enqueued_at, delivery_count = annotations.get("x-opt-enqueued-time"), header.pop("delivery_count", 0)
     return {
@@ -160,7 +160,7 @@ def message_json(seen: Seen) -> MessageJson:
         "size_bytes": len(seen.encoded),
         "header": shown_map(header),
         "properties": shown_map(properties),
-        "application_properties": shown_map(_map(sections.get(_APPLICATION))),
+        "application_properties": shown_map(_map_or_empty(sections.get(_APPLICATION))),
         "annotations": shown_map(annotations),
         "body": body,
     }
@@ -204,7 +204,7 @@ def _fields(values: list[object] | None, names: tuple[str, ...]) -> dict[str, ob
     return {name: value for name, value in zip(names, items, strict=False) if value is not None}
 
 
-def _map(values: list[object] | None) -> dict[object, object]:
+def _map_or_empty(values: list[object] | None) -> dict[object, object]:
     return dict(values[0]) if values and isinstance(values[0], dict) else {}
 
 

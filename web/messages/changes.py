@@ -92,7 +92,7 @@ def changed(encoded: bytes, changes: Changes) -> bytes:
         (PROPERTIES, {PROPERTY_NAMES.index(name): _property(name, each) for name, each in properties.items()}),
     ):
         if positions:
-            sections[rank] = _section(rank, list_with(data, at[rank], at[rank + 7] or at[rank], positions))
+            sections[rank] = _encoded_section(rank, list_with(data, at[rank], at[rank + 7] or at[rank], positions))
     for rank, entries in (
         (MESSAGE_ANNOTATIONS, changes.annotations),
         (APPLICATION_PROPERTIES, changes.application_properties),
@@ -101,7 +101,7 @@ def changed(encoded: bytes, changes: Changes) -> bytes:
             given = {name: None if value is NULL else value for name, value in entries.items() if value is not None}
             start, stop = at[rank], at[rank + 7] or at[rank]
             symbols = rank == MESSAGE_ANNOTATIONS
-            sections[rank] = _section(
+            sections[rank] = _encoded_section(
                 rank, map_with_entries(data, start, stop, given, entries.keys() - given.keys(), symbols=symbols)
             )
     if changes.body is not None:
@@ -113,5 +113,5 @@ def _property(name: str, value: object) -> bytes:
     return encode(Symbol(value) if isinstance(value, str) and name in _SYMBOLIC else value)
 
 
-def _section(rank: int, value: bytes) -> bytes:
+def _encoded_section(rank: int, value: bytes) -> bytes:
     return bytes((0, 0x53, _CODES[rank])) + value

@@ -169,23 +169,23 @@ def _encoded_message(message: Mapping[str, object]) -> bytes:
     if unknown := message.keys() - _NAMES:
         raise ValueError(f"a message has no field '{sorted(unknown)[0][:60]}'; it has {', '.join(sorted(_NAMES))}")
     sections: dict[int, bytes] = {}
-    if header := _object(message, "header"):
+    if header := _object_member(message, "header"):
         sections[_HEADER_CODE] = encode(
             [_header_field(header, name) for name in _known_names(header, tuple(HEADER_FIELDS))]
         )
-    if properties := _object(message, "properties"):
+    if properties := _object_member(message, "properties"):
         fields = [from_json(properties.get(name)) for name in _known_names(properties, _PROPERTY_FIELDS)]
         sections[_PROPERTIES_CODE] = encode(fields)
     for name, (_, code, key_type) in _MAPS.items():
-        if entries := _object(message, name):
+        if entries := _object_member(message, name):
             sections[code] = encode(_map_of(entries, key_type))
-    body = _body_of(_object(message, "body"))
+    body = _body_of(_object_member(message, "body"))
     footer = sections.pop(0x78, None)
     start = b"".join(bytes((0, 0x53, code)) + sections[code] for code in sorted(sections))
     return start + body + (b"" if footer is None else b"\x00\x53\x78" + footer)
 
 
-def _object(message: Mapping[str, object], name: str) -> dict[str, object]:
+def _object_member(message: Mapping[str, object], name: str) -> dict[str, object]:
     found = message.get(name, {})
     if not isinstance(found, dict):
         raise ValueError(f"'{name}' is not an object")
@@ -219,18 +219,21 @@ def _body_of(body: Mapping[str, object]) -> bytes:
             return b""
         case "data":
             parts = body.get("sections", [body])
-            return b"".join(_section(DATA, _data_of(each)) for each in _list(parts))
+            return b"".join(_encoded_section(DATA, _data_of(each)) for each in _require_list(parts))
         case "value":
-            return _section(VALUE, from_json(body.get("value")))
+            return _encoded_section(VALUE, from_json(body.get("value")))
         case "sequence":
-            return b"".join(_section(SEQUENCE, _list(from_json(each))) for each in _list(body.get("sections")))
+            return b"".join(
+                _encoded_section(SEQUENCE, _require_list(from_json(each)))
+                for each in _require_list(body.get("sections"))
+            )
         case "malformed":
             return _data_of(body)
         case other:
             raise ValueError(f"a body is data, value, sequence, malformed or none, not {str(other)[:60]!r}")
 
 
-def _list(value: object) -> list[object]:
+def _require_list(value: object) -> list[object]:
     if not isinstance(value, list):
         raise ValueError("'sections' is not a list of sections")
     return value
@@ -247,5 +250,5 @@ def _data_of(part: object) -> bytes:
     raise ValueError("a body of data has a 'text', or 'base64'")
 
 
-def _section(code: int, value: object) -> bytes:
+def _encoded_section(code: int, value: object) -> bytes:
     return bytes((0, 0x53, code)) + encode(value)

@@ -116,11 +116,11 @@ class PlanRun:
         if self._broker.messages.generation(self.entity.path) != self._generation:
             raise BrokerError(Condition.NOT_FOUND, f"'{self.entity.path}' was deleted, or restored from a snapshot.")
         try:
-            return await self._done(batch)
+            return await self._dispatch(batch)
         except BrokerError as error:
             return dict.fromkeys(_numbers(batch), error.description)
 
-    async def _done(self, batch: Sequence[Seen]) -> Failures:
+    async def _dispatch(self, batch: Sequence[Seen]) -> Failures:
         match self._plan.verb:
             case Verb.DELETE:
                 return await self._delete(batch)

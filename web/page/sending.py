@@ -212,14 +212,14 @@ async def send(site: Site, request: web.Request) -> web.Response:
         count = form.number("count", "How often", 1, COUNT_MAX, default=1)
         if count > 1:
             flash = await _send_often(site, entity, encoded(message), count)
-            return _done(site, entity, replace(flash, values=form.values))
+            return _back_to_form(site, entity, replace(flash, values=form.values))
         number = await send_one(site.broker, entity, encoded(message))
     except REFUSALS as error:
         return await show(site, request, form.failed("send", error), entity.path)
     lines: list[tuple[str, str]] = []
     if number is None:
         text = "The message was dropped as a duplicate of an earlier one with its MessageId."
-        return _done(site, entity, Flash(text, lines, form.values, is_warning=True))
+        return _back_to_form(site, entity, Flash(text, lines, form.values, is_warning=True))
     placed = figures.placement(entity, number)
     index = placed.partition_id
     of = f" of {len(entity.partitions)}" if entity.partitioned else ""
@@ -229,10 +229,10 @@ async def send(site: Site, request: web.Request) -> web.Response:
     else:
         see = address("messages", path=entity.path, partition=index if entity.partitioned else "", **{"from": number})
         lines = [("Show it", see)]
-    return _done(site, entity, Flash(text, lines, form.values))
+    return _back_to_form(site, entity, Flash(text, lines, form.values))
 
 
-def _done(site: Site, entity: Entity, flash: Flash) -> web.Response:
+def _back_to_form(site: Site, entity: Entity, flash: Flash) -> web.Response:
     return site.redirect(address("send", path=entity.path), flash)
 
 

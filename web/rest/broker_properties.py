@@ -156,7 +156,7 @@ def header_of(found: ReceivedProperties, lock_token: bytes | None) -> str:
         name: identifier_text(found.properties.get(field_name)) for name, field_name in PROPERTIES.items()
     }
     annotations = found.annotations
-    first_number = _number(annotations.get("x-opt-enqueue-sequence-number"))
+    first_number = _sequence_number_in(annotations.get("x-opt-enqueue-sequence-number"))
     state = annotations.get("x-opt-message-state", 0)
     values |= {
         "DeadLetterSource": _text_or_none(annotations.get("x-opt-deadletter-source")),
@@ -187,7 +187,7 @@ def _text_or_none(value: object) -> str | None:
     return str.__str__(value) if isinstance(value, str) else None
 
 
-def _number(value: object) -> int | None:
+def _sequence_number_in(value: object) -> int | None:
     return int(value) if isinstance(value, int) and 0 <= value <= SEQUENCE_NUMBER_MAX else None
 
 

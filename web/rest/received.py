@@ -34,7 +34,7 @@ Sections = dict[int, list[object]]
 
 def answer(request: web.Request, delivery: Delivery, *, locked: bool, location: str | None = None) -> web.Response:
     """The message: 201 if it is locked, at `location`, and 200 if it is deleted. Any thread may call it."""
-    sections = _sections(delivery.payload)
+    sections = _decoded_sections(delivery.payload)
     headers: CIMultiDict[str] = CIMultiDict()
     properties = dict(zip(PROPERTY_NAMES, _fields(sections, _PROPERTIES), strict=False))
     content_type = properties.get("content-type")
@@ -62,7 +62,7 @@ def answer(request: web.Request, delivery: Delivery, *, locked: bool, location: 
     return response
 
 
-def _sections(payload: bytes) -> Sections:
+def _decoded_sections(payload: bytes) -> Sections:
     sections: Sections = {}
     position = 0
     try:

@@ -144,15 +144,15 @@ def _batch_message(number: int, found: object, now: int) -> NewMessage:
     try:
         if not isinstance(found, dict):
             raise HttpRefusal(400, "it is no JSON object.")
-        properties = read(_object(found, "BrokerProperties"), BATCH_PROPERTIES)
-        users = _object(found, "UserProperties")
+        properties = read(_object_member(found, "BrokerProperties"), BATCH_PROPERTIES)
+        users = _object_member(found, "UserProperties")
         values = {name: _user_value(name, value) for name, value in users.items() if value is not None}
         return _message(_batch_body(found), properties, None, values, now)
     except HttpRefusal as refusal:
         raise HttpRefusal(refusal.status, f"Message {number} of the batch is invalid: {refusal.detail}") from None
 
 
-def _object(found: Mapping[str, object], name: str) -> Mapping[str, object]:
+def _object_member(found: Mapping[str, object], name: str) -> Mapping[str, object]:
     value = found.get(name)
     if value is None:
         return {}

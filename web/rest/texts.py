@@ -115,7 +115,7 @@ def property_text(value: object) -> str | None:
         case int():
             return str(int(value))
         case float():
-            return _number(value)
+            return _double_text(value)
         case str():
             return _quoted_string(str.__str__(value))
         case uuid.UUID():
@@ -127,7 +127,7 @@ def property_text(value: object) -> str | None:
         case Described(descriptor, int() as ticks) if descriptor == _DATE_TIME_OFFSET:
             return property_text(Timestamp((int(ticks) - _TICKS_AT_1970) // (TICKS_PER_S // 1_000)))
         case Described(descriptor, int() as ticks) if descriptor == TIME_SPAN:
-            return _number(int(ticks) / TICKS_PER_S)
+            return _double_text(int(ticks) / TICKS_PER_S)
         case _:
             return None
 
@@ -140,7 +140,7 @@ def _decimal(text: str) -> str | None:
     return format(number, "f") if abs(number.adjusted()) <= _DECIMAL_PLACES_MAX else None
 
 
-def _number(value: float) -> str:
+def _double_text(value: float) -> str:
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

@@ -102,7 +102,7 @@ def _condition(node: Any) -> Any:
     raise FilterError("a value alone is no condition, unless it is a boolean", line=1, column=1)
 
 
-def _value(node: Any) -> Any:
+def _require_value(node: Any) -> Any:
     """Return a node as an expression. Raises FilterError for a predicate."""
     if isinstance(node, _PREDICATES):
         raise FilterError("a condition stands where a value is expected", line=1, column=1)
@@ -126,7 +126,7 @@ class _SelectorBuilder(Builder):
 
     def comparison(self, children: list[Any]) -> Any:
         left, operator, right = children
-        return syntax.Comparison(str(operator), _value(left), _value(right))
+        return syntax.Comparison(str(operator), _require_value(left), _require_value(right))
 
     def is_null(self, children: list[Any]) -> Any:
         return syntax.IsNull(_name(children[0], "IS NULL"))
@@ -135,7 +135,7 @@ class _SelectorBuilder(Builder):
         return syntax.Not(self.is_null(children))
 
     def between(self, children: list[Any]) -> Any:
-        value, low, high = map(_value, children)
+        value, low, high = map(_require_value, children)
         return syntax.All((syntax.Comparison(">=", value, low), syntax.Comparison("<=", value, high)))
 
     def not_between(self, children: list[Any]) -> Any:
@@ -143,26 +143,30 @@ class _SelectorBuilder(Builder):
 
     def is_in(self, children: list[Any]) -> Any:
         name, items = children
-        return syntax.AnyOf(tuple(syntax.Comparison("=", _name(name, "IN"), _text(item, "IN")) for item in items))
+        return syntax.AnyOf(
+            tuple(syntax.Comparison("=", _name(name, "IN"), _require_string(item, "IN")) for item in items)
+        )
 
     def is_not_in(self, children: list[Any]) -> Any:
         return syntax.Not(self.is_in(children))
 
     def like(self, children: list[Any]) -> Any:
         name, keyword, pattern, *escape = children
-        character = _text(escape[0], "ESCAPE") if escape else None
+        character = _require_string(escape[0], "ESCAPE") if escape else None
         return syntax.Like(
-            _name(name, "LIKE"), _text(pattern, "LIKE"), character, keyword.line or 1, keyword.column or 1
+            _name(name, "LIKE"), _require_string(pattern, "LIKE"), character, keyword.line or 1, keyword.column or 1
         )
 
     def addition(self, children: list[Any]) -> Any:
-        return super().addition([each if position % 2 else _value(each) for position, each in enumerate(children)])
+        return super().addition(
+            [each if position % 2 else _require_value(each) for position, each in enumerate(children)]
+        )
 
     multiplication = addition
 
     def signed(self, children: list[Any]) -> Any:
         sign, operand = children
-        return super().signed([sign, _value(operand)])
+        return super().signed([sign, _require_value(operand)])
 
     def constant(self, children: list[Any]) -> Any:
         token = children[0]
@@ -188,7 +192,7 @@ def _name(node: Any, keyword: str) -> syntax.UserName:
     return node
 
 
-def _text(node: Any, keyword: str) -> syntax.Constant:
+def _require_string(node: Any, keyword: str) -> syntax.Constant:
     if not isinstance(node, syntax.Constant) or not isinstance(node.value, str):
         raise FilterError(f"{keyword} takes strings only", line=1, column=1)
     return node

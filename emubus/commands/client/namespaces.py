@@ -52,7 +52,7 @@ def _namespace(parsed: Parsed) -> int:
         if parsed.action == "delete":
             show(parsed, api.call("DELETE", at), [f"deleted {parsed.name}"])
             return EXIT_OK
-        answer = api.call("PUT", at, {"profile": parsed.profile, "port": _port(parsed.port)})
+        answer = api.call("PUT", at, {"profile": parsed.profile, "port": _port_in(parsed.port)})
         own = f", port {answer['port']}" if answer["port"] else ""
         show(parsed, answer, [f"created {parsed.name}: {answer['host']}{own}"])
         return EXIT_OK
@@ -65,7 +65,7 @@ def _name(text: str) -> NamespaceName:
         raise ConfigError(error.description) from error
 
 
-def _port(text: str | None) -> int | None:
+def _port_in(text: str | None) -> int | None:
     try:
         return None if text is None else port(text)
     except ValueError as error:

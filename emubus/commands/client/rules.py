@@ -57,7 +57,7 @@ def _rules(parsed: Parsed) -> int:
         at = f"{api.entity(parsed.subscription)}/rules"
         if parsed.add is not None:
             answer = api.call("PUT", _rule_at(at, parsed.add), _rule_json(parsed))
-            show(parsed, answer, [f"added rule {answer['name']}: {_text(answer.part('filter'))}"])
+            show(parsed, answer, [f"added rule {answer['name']}: {_filter_line(answer.part('filter'))}"])
         elif parsed.remove is not None:
             known = [each.text("name") for each in api.get(at).parts("rules")]
             if parsed.remove.lower() not in {each.lower() for each in known}:
@@ -67,7 +67,7 @@ def _rules(parsed: Parsed) -> int:
         else:
             answer = api.get(at)
             rows = [
-                [each["name"], each.part("filter")["kind"], _text(each.part("filter")), each["action"]]
+                [each["name"], each.part("filter")["kind"], _filter_line(each.part("filter")), each["action"]]
                 for each in answer.parts("rules")
             ]
             show(parsed, answer, table(["RULE", "KIND", "FILTER", "ACTION"], rows))
@@ -96,7 +96,7 @@ def _rule_json(parsed: Parsed) -> dict[str, object]:
     return {"filter": chosen, "action": parsed.action}
 
 
-def _text(own: Answer) -> str:
+def _filter_line(own: Answer) -> str:
     """A filter on one line."""
     if own["kind"] == "sql":
         return str(own["expression"])
