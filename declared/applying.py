@@ -369,7 +369,11 @@ class _Applier:
                 return subscription_violations(wanted, limits, is_new=is_new)
 
     def _will_exist(self, target: str) -> bool:
-        return entity_key(target) in self._declared_tops or self._port.find(target) is not None
+        return entity_key(target) in self._declared_tops or self._is_target(target)
+
+    def _is_target(self, path: str) -> bool:
+        """Whether messages can be forwarded to it: a queue or topic that is there."""
+        return isinstance(self._port.find(path), QueueDescription | TopicDescription)
 
     # ---- targets
 
@@ -390,7 +394,7 @@ class _Applier:
                 kept["auto_delete_on_idle_ms"] = None
             for name, way in _WAYS.items():
                 target: str | None = kept[name]
-                if target is not None and self._port.find(target) is None:
+                if target is not None and not self._is_target(target):
                     missing = service_errors.forward_target_missing(way, target)
                     raise _Refused(missing.description, error=missing)
             self._port.update(with_fields(present, kept))

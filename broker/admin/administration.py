@@ -87,7 +87,7 @@ class Administration:
         return entity
 
     def update(self, description: Description, *, own_name: str | None = None) -> Entity:
-        """Change an entity's properties; `own_name` as for `create`.
+        """Change an entity's properties; new forwarding targets must exist. `own_name` as for `create`.
 
         Raises BrokerError: not-allowed for properties fixed at creation (P1), and like `create`.
         """
@@ -105,6 +105,7 @@ class Administration:
                 raise service_errors.fixed_at_creation(name, before.kind)
         self._checks.description(description, before=before)
         self._checks.hosts(description, before, own_name)
+        self._checks.targets(description, before)
         if isinstance(description, SubscriptionDescription):
             self._checks.rule_quotas(entity, description)
         self._checks.all_stores_work()

@@ -47,9 +47,16 @@ class Checks:
             for rule in description.rules:
                 check_rule(rule, self._namespace.limits)
 
-    def targets(self, description: Description) -> None:
-        """Raise BrokerError unless the forwarding targets exist."""
+    def targets(self, description: Description, before: Description | None = None) -> None:
+        """Raise BrokerError unless the forwarding targets exist; `before` keeps those that it has.
+
+        An update finds its targets anew, as a creation does (azure-service-bus 693, ServiceBusExplorer 384). Clients
+        send all properties back: one whose target is gone may still be disabled (a guess).
+        """
+        kept = {} if before is None else _targets(before)
         for name, target in _targets(description).items():
+            if kept.get(name) == target:
+                continue
             try:
                 self._namespace.find_target(target)
             except BrokerError as error:
