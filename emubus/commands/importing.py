@@ -87,6 +87,8 @@ def run(parsed: Parsed) -> int:
     if parsed.messages and (parsed.namespace is None or parsed.file is not None):
         raise ConfigError("--messages needs --namespace, and goes with no --file")
     resources, entities, passed_over = _read(parsed)
+    if parsed.namespace is None and not resources.declared and not resources.left_out:
+        raise _nothing_in(parsed, sources[0], resources)
     done = _into_file(parsed, resources) if parsed.file is not None else _into_server(parsed, resources, entities)
     notes = [note for each in done.results for note in each.notes]
     notes += [
@@ -94,6 +96,15 @@ def run(parsed: Parsed) -> int:
     ]
     done.passed_over[:0] = [*passed_over, *notes, *filter(None, (resources.foreign_line(),))]
     return _tell(parsed, done, [each for each in done.results if each.status in FAILURES])
+
+
+def _nothing_in(parsed: Parsed, source: str, resources: Resources) -> CommandError:
+    """The error for a file that declares nothing of Service Bus; a live namespace may be empty."""
+    from ..importing.other_files import remedy_for
+
+    path: Path = getattr(parsed, source)
+    has = f", but {foreign}" if (foreign := resources.foreign_line()) else ""
+    return CommandError(f"{path} declares nothing of Service Bus{has}; {remedy_for(path, source)}", EXIT_USAGE)
 
 
 def _tell(parsed: Parsed, done: _Done, failed: Sequence[Result]) -> int:
@@ -171,21 +182,32 @@ def _of_terraform(path: Path) -> Resources:
     from ..importing.terraform import NotTerraform, read_terraform
 
     try:
-        return read_terraform(_json(path, STATE_CHARS_MAX), str(path))
+        return read_terraform(_json(path, STATE_CHARS_MAX, "terraform"), str(path))
     except NotTerraform as error:
-        raise CommandError(f"{path}: {error}", EXIT_USAGE) from None
+        raise _foreign(path, "terraform", error) from None
 
 
 def _of_pulumi(path: Path) -> Resources:
     from ..importing.pulumi import NotPulumi, read_pulumi
 
     try:
-        return read_pulumi(_json(path, STATE_CHARS_MAX), str(path))
+        return read_pulumi(_json(path, STATE_CHARS_MAX, "pulumi"), str(path))
     except NotPulumi as error:
-        raise CommandError(f"{path}: {error}", EXIT_USAGE) from None
+        raise _foreign(path, "pulumi", error) from None
 
 
-def _json(path: Path, chars_max: int) -> dict[str, object]:
+def _foreign(path: Path, option: str, error: Exception) -> CommandError:
+    """The error for a file that is not what its option reads; of a neighbour it says what takes it."""
+    from ..importing.other_files import REMEDIES, remedy_for
+
+    remedy = remedy_for(path, option)
+    own = str(error) if remedy == REMEDIES[option] else f"{str(error).partition(';')[0]}; {remedy}"
+    return CommandError(f"{path}: {own}", EXIT_USAGE)
+
+
+def _json(path: Path, chars_max: int, option: str) -> dict[str, object]:
+    from ..importing.other_files import remedy_for
+
     try:
         with path.open(encoding="utf-8-sig") as file:
             text = file.read(chars_max + 1)
@@ -199,9 +221,9 @@ def _json(path: Path, chars_max: int) -> dict[str, object]:
     except OSError as error:
         raise ConfigError(f"{path} can't be read: {error.strerror}") from error
     except ValueError as error:
-        raise ConfigError(f"{path} is not JSON: {error}") from error
+        raise ConfigError(f"{path} is not JSON: {error}; {remedy_for(path, option)}") from error
     if not isinstance(found, dict):
-        raise ConfigError(f"{path} is not a JSON object")
+        raise ConfigError(f"{path} is not a JSON object; {remedy_for(path, option)}")
     members: dict[str, object] = found
     return members
 

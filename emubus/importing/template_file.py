@@ -19,6 +19,7 @@ from ..exits import EXIT_USAGE, CommandError
 from ..options import ConfigError
 from ..templates.reading import Evaluated, evaluate, parameters_in
 from ..templates.values import TooMuch, Unresolved
+from .other_files import remedy_for
 
 TEMPLATE_CHARS_MAX: Final = 16 << 20
 """The service takes 4 MB."""
@@ -64,7 +65,7 @@ def _linked_template(path: Path) -> Mapping[str, object] | None:
 
 def _require_object(value: object, path: Path) -> Mapping[str, object]:
     if not isinstance(value, dict):
-        raise ConfigError(f"{path} is not a JSON object")
+        raise ConfigError(f"{path} is not a JSON object; {remedy_for(path, 'arm')}")
     members: dict[str, object] = value
     return members
 
@@ -76,7 +77,8 @@ def _json_of_file(path: Path) -> JsonNode:
     try:
         return parse_json(text, multiline=True)
     except JsonTextError as error:
-        raise ConfigError(f"{path}:{error.line}:{error.column}: is not JSON: {error}") from error
+        place = f"{path}:{error.line}:{error.column}"
+        raise ConfigError(f"{place}: is not JSON: {error}; {remedy_for(path, 'arm')}") from error
 
 
 def _read_text(path: Path) -> str:

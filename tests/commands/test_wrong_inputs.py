@@ -223,6 +223,36 @@ PAGE = [
     ("begin-failure", {"what": "condition", "name": "throttled", "for": "soon"}, "'soon'", "such as 30s, 5m"),
     ("clock", {"do": "advance", "by": "soon"}, "'soon'", "such as 30s, 5m, 2h, 14d or PT1M"),
 ]
+NOTHING = "declares nothing of Service Bus"
+TEMPLATE = "give a template with resources of Microsoft.ServiceBus"
+SHOWN = "give what `terraform show -json` prints"
+PLAN = '{"format_version": "1.2", "planned_values": {"root_module": {"resources": [%s]}}}'
+FILES = [
+    ("arm", "a.json", "{}", NOTHING, TEMPLATE),
+    ("arm", "a.json", '{"resources": []}', NOTHING, TEMPLATE),
+    ("arm", "a.json", '{"resources": [{"type": "Microsoft.Cache/redis", "name": "x"}]}', "Cache/redis", TEMPLATE),
+    ("arm", "a.json", "[]", "is not a JSON object", TEMPLATE),
+    ("arm", "a.json", "", "is not JSON", TEMPLATE),
+    ("arm", "appsettings.json", '{"ConnectionStrings": {}}', NOTHING, TEMPLATE),
+    ("arm", "Config.json", '{"UserConfig": {}}', NOTHING, "start with `emubus serve --config"),
+    ("arm", "p.json", '{"$schema": "x/deploymentParameters.json#"}', NOTHING, "give it as --parameters"),
+    ("arm", "plan.json", PLAN % "", NOTHING, "give it as --terraform"),
+    ("arm", "stack.json", '{"version": 3, "deployment": {}}', NOTHING, "give it as --pulumi"),
+    ("arm", "a.tfstate", '{"terraform_version": "1.5", "resources": []}', NOTHING, SHOWN),
+    ("arm", "main.tf", "resource {", "is not JSON", SHOWN),
+    ("terraform", "plan.json", PLAN % "", NOTHING, SHOWN),
+    ("terraform", "plan.json", PLAN % '{"type": "azurerm_redis_cache", "name": "x"}', "azurerm_redis_cache", SHOWN),
+    ("terraform", "state.json", '{"format_version": "1.0"}', NOTHING, SHOWN),
+    ("terraform", "main.tf", "resource {", "is not JSON", SHOWN),
+    ("terraform", "a.tfstate", '{"terraform_version": "1.5", "resources": []}', "it is a state file", SHOWN),
+    ("terraform", "a.json", '{"contentVersion": "1.0.0.0", "resources": []}', "format_version", "give it as --arm"),
+    ("terraform", "stack.json", '{"version": 3, "deployment": {}}', "format_version", "give it as --pulumi"),
+    ("pulumi", "stack.json", '{"version": 3, "deployment": {}}', NOTHING, "`pulumi stack export`"),
+    ("pulumi", "stack.json", '{"deployment": {"resources": [{"type": "aws:s3:Bucket"}]}}', "aws:s3:Bucket", "`pulumi"),
+    ("pulumi", "plan.json", PLAN % "", "no deployment", "give it as --terraform"),
+    ("pulumi", "Config.json", '{"UserConfig": {}}', "no deployment", "start with `emubus serve --config"),
+    ("pulumi", "a.json", "null", "is not a JSON object", "`pulumi stack export`"),
+]
 
 
 def test_there_are_as_many_as_a_new_user_tried() -> None:
@@ -269,6 +299,18 @@ def test_a_configuration_names_place_and_value_and_what_is_allowed(
     said = offline("config", "check", str(file)).err
     assert said.startswith(f"{file}:1:")
     one_line(said, value, remedy)
+
+
+@pytest.mark.parametrize(("option", "name", "text", "value", "remedy"), FILES, ids=[f"{r[0]} {r[2]}" for r in FILES])
+def test_an_import_of_a_file_without_entities_says_what_the_file_is_or_should_be(
+    offline: CommandLine, tmp_path: Path, option: str, name: str, text: str, value: str, remedy: str
+) -> None:
+    file, made = tmp_path / name, tmp_path / "made.json"
+    file.write_text(text)
+    ended = offline("import", f"--{option}", str(file), "--file", str(made))
+    one_line(ended.err, value, remedy)
+    assert str(file) in ended.err
+    assert (ended.code, ended.out, made.exists()) == (2, "", False)
 
 
 @pytest.mark.parametrize(("method", "path", "body", "value", "remedy"), API, ids=[f"{r[0]} {r[1]}" for r in API])
