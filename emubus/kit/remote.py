@@ -112,13 +112,26 @@ class RemoteEmubus(Verbs):
         self._key = key
         self._ca_file = ca_file
         self._namespace = None if namespace is None else NamespaceName(namespace)
+        if self._namespace is not None:
+            self._find(self._namespace)
 
     # ---- addresses
 
     def namespace(self, name: str) -> RemoteEmubus:
-        found = RemoteEmubus(self.url, key_name=self._key_name, key=self._key, ca_file=self._ca_file, namespace=name)
-        found._control("GET", "/about")
-        return found
+        return RemoteEmubus(self.url, key_name=self._key_name, key=self._key, ca_file=self._ca_file, namespace=name)
+
+    def _find(self, name: NamespaceName) -> None:
+        """BrokerError, with the namespaces that there are, unless there is one of that name."""
+        try:
+            self._control("GET", f"/namespaces/{name}")
+        except BrokerError as refused:
+            if refused.condition is not Condition.NOT_FOUND:
+                raise
+            self._namespace = None  # the host of no namespace gets the service's words, which list none
+            try:
+                self._control("GET", f"/namespaces/{name}")
+            except BrokerError as error:
+                raise (error if error.condition is Condition.NOT_FOUND else refused) from None
 
     @property
     def connection_string(self) -> str:

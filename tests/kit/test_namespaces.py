@@ -153,15 +153,18 @@ def test_metrics_count_the_messages_of_one(server: EmubusServer, pair: tuple[Emu
 def test_a_namespace_that_is_not_there_is_named(server: EmubusServer) -> None:
     remote = RemoteEmubus(f"http://localhost:{server.http_port}")
     assert remote.namespace("orders").message_counts("q")["active"] >= 0
-    for find, words in (
-        (server.namespace, "There is no namespace 'oders'; there is sbemulatorns, orders"),
-        (remote.namespace, "Namespace cannot be resolved 'sb://oders"),
-    ):
+    words = "There is no namespace 'oders'; there is sbemulatorns, orders"
+    for find in (server.namespace, remote.namespace, lambda name: RemoteEmubus(remote.url, namespace=name)):
         with pytest.raises(BrokerError, match=words) as refused:
             find("oders")
         assert refused.value.condition is Condition.NOT_FOUND
     with pytest.raises(BrokerError, match="can't be the name of a namespace"):
         RemoteEmubus(remote.url, namespace="a/b")
+
+
+def test_a_name_that_is_not_that_of_the_only_namespace_is_refused_though_each_host_means_it() -> None:
+    with EmubusServer() as only, pytest.raises(BrokerError, match="'oders'; there is sbemulatorns"):
+        RemoteEmubus(f"http://localhost:{only.http_port}", namespace="oders")
 
 
 @pytest.mark.parametrize(
