@@ -62,7 +62,7 @@ def overview(description: str, commands: Mapping[str, tuple[str, str]]) -> str:
         lines += ["", f"{group}:"]
         for name, (of, text) in commands.items():
             lines += row(name, text) if of == group else []
-    return "\n".join([*lines, "", "`emubus COMMAND --help` describes a command."]) + "\n"
+    return "\n".join([*lines, "", "`emubus COMMAND --help`, or `emubus help COMMAND`, describes a command."]) + "\n"
 
 
 def row(name: str, text: str) -> list[str]:
@@ -212,6 +212,8 @@ def parse_line(command: click.Group, given: Sequence[str]) -> Parsed:
     ctx: click.Context | None = None
     own: click.Command = command
     words, prog = list(given), "emubus"
+    if words[:1] == ["help"]:  # as git, docker and kubectl have it
+        words = [*(each for each in words if each != "help"), "--help"]
     try:
         while True:
             ctx = own.make_context(prog.rpartition(" ")[2], words, parent=ctx)

@@ -55,6 +55,20 @@ def test_help_fits_a_screen_and_has_a_text_for_every_argument(command: Command) 
     assert max(map(len, lines)) <= COLUMNS_MAX
 
 
+@pytest.mark.parametrize("words", ["", "send", "config", "config check"])
+def test_help_is_a_command_too(offline: CommandLine, words: str) -> None:
+    asked = words.split()
+    assert offline.done("help", *asked) == offline.done(*asked, "--help")
+
+
+def test_help_of_no_command_says_what_was_perhaps_meant(offline: CommandLine) -> None:
+    ended = offline("help", "sned")
+    assert (ended.code, ended.err) == (
+        2,
+        "emubus: error: there is no command 'sned'; did you mean send? (see emubus --help)\n",
+    )
+
+
 @pytest.mark.parametrize("command", commands(), ids=lambda command: str(command.prog))
 def test_every_row_of_the_table_names_a_function_that_makes_a_command(command: Command) -> None:
     assert callable(command.run) != bool(command.actions)
