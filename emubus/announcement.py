@@ -129,19 +129,22 @@ def _summary(entities: Sequence[tuple[str, str]]) -> str:
     return f"{', '.join(words)}: {', '.join(names[:NAMES_SHOWN])}{more}" if names else "none"
 
 
-def forget_ready_file(path: Path) -> None:
-    """Remove the file of an earlier run, which says nothing of this one. ConfigError: this run can't write its own."""
+def forget_ready_file(path: Path, flag: str = "--ready-file") -> None:
+    """Remove the file of an earlier run, which says nothing of this one. ConfigError: this run can't write its own.
+
+    `flag` is the option or variable that names it.
+    """
     if path.is_dir():
-        raise ConfigError(f"--ready-file {path} is a folder; name a file in it")
+        raise ConfigError(f"{flag} {path} is a folder; name a file in it")
     if not path.parent.is_dir():
-        raise ConfigError(f"--ready-file {path} can't be written: there is no folder {path.parent}; make it first")
+        raise ConfigError(f"{flag} {path} can't be written: there is no folder {path.parent}; make it first")
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        raise ConfigError(f"--ready-file {path} can't be written: {error.strerror}") from error
+        raise ConfigError(f"{flag} {path} can't be written: {error.strerror}") from error
 
 
-def write_ready_file(path: Path, found: Mapping[str, object]) -> None:
+def write_ready_file(path: Path, found: Mapping[str, object], flag: str = "--ready-file") -> None:
     """Write the facts as JSON, readable by the owner alone, as it may hold a key. ConfigError.
 
     The file appears whole: a script may wait for it.
@@ -152,4 +155,4 @@ def write_ready_file(path: Path, found: Mapping[str, object]) -> None:
         beginning.write_text(json.dumps(found, indent=2) + "\n")
         beginning.replace(path)
     except OSError as error:
-        raise ConfigError(f"--ready-file {path} can't be written: {error.strerror}") from error
+        raise ConfigError(f"{flag} {path} can't be written: {error.strerror}") from error

@@ -8,7 +8,7 @@ passed. Does not know what the settings do: it returns checked values, or raises
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -28,6 +28,7 @@ from .options import (
     OTLP,
     Option,
     Values,
+    file_path,
     found_option,
     names,
     non_empty,
@@ -171,6 +172,12 @@ class Config:
     """Notes for the log at the start, one line each."""
     warnings: tuple[str, ...] = ()
     """As `notes`, of what people will miss: properties without effect, a configuration that is not used."""
+    set_by: Mapping[str, str] = field(default_factory=dict[str, str], compare=False)
+    """What has set each option, by its name: its flag, or a variable."""
+
+    def said(self, name: str) -> str:
+        """How people know an option: by the variable that sets it, else by its flag."""
+        return self.set_by.get(name, OPTIONS_BY_NAME[name].flag)
 
     @property
     def gives_tokens_to_all(self) -> bool:
@@ -256,7 +263,7 @@ def _namespaces(text: str) -> tuple[AskedNamespace, ...]:
 OPTIONS: Final[tuple[Option[object], ...]] = (
     Option(
         "config",
-        Path,
+        file_path,
         "FILE",
         "Config.json with the entities to start with (Microsoft's format and more); "
         f"default: {MOUNTED_CONFIG_FILE} if there is one, else one queue named queue.1",
@@ -271,7 +278,7 @@ OPTIONS: Final[tuple[Option[object], ...]] = (
     ),
     Option(
         "data",
-        Path,
+        file_path,
         "DIR",
         "folder for entities and messages",
         "./emubus-data",
@@ -369,12 +376,12 @@ OPTIONS: Final[tuple[Option[object], ...]] = (
     ),
     Option(
         "tls_cert",
-        Path,
+        file_path,
         "FILE",
         "also accept TLS, with this certificate (PEM, with its chain)",
         brief="a certificate (PEM) for TLS; --tls-key: its key",
     ),
-    Option("tls_key", Path, "FILE", "the certificate's key (PEM)", is_hidden=True),
+    Option("tls_key", file_path, "FILE", "the certificate's key (PEM)", is_hidden=True),
     Option(
         "tls_port",
         ports,
@@ -385,7 +392,7 @@ OPTIONS: Final[tuple[Option[object], ...]] = (
     Option("allowed_host", names, "NAME,…", "names by which browsers may use it without --auth sas", is_hidden=True),
     Option(
         "ready_file",
-        Path,
+        file_path,
         "FILE",
         "write ports and connection strings to this file as JSON once ready",
         brief="write ports and connection strings to it as JSON",
@@ -452,29 +459,31 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
     variables = variables_of_process() if environment is None else environment
     values = read_options(OPTIONS, arguments, variables)
     is_given = read_option(PROFILE_IF_GIVEN, arguments, variables) is not None
-    limits = limits_of(values.of("profile", Profile), values.maybe("premium_partitions", int))
+    set_by = {option.name: found_option(option, arguments, variables)[0] for option in OPTIONS}
+    partitions, partitions_by = values.maybe("premium_partitions", int), set_by["premium_partitions"]
+    limits = limits_of(values.of("profile", Profile), partitions, partitions_by)
     asked: tuple[AskedNamespace, ...] = values.maybe("namespace", tuple) or ()
     queues, inline, named = values.maybe("queues", str), variables.get(JSON_VARIABLE), values.maybe("config", Path)
     if not (named or inline or (queues is None and _is_there(MOUNTED_CONFIG_FILE))) and asked:
         first, *others = asked
         asked = tuple(others)
-        limits = limits if first.profile is None else limits_of(first.profile, values.maybe("premium_partitions", int))
+        limits = limits if first.profile is None else limits_of(first.profile, partitions, partitions_by)
     else:
         first = None
-    flag, _ = found_option(OPTIONS_BY_NAME["queues"], arguments, variables)
-    found = _entities(flag, queues, inline, named, limits, not is_given)
+    found = _entities(set_by, queues, inline, named, limits, not is_given)
     if first is not None:
         if first.port is not None:
-            raise ConfigError(f"--namespace {first.name} is the first, which has --amqp-port: leave out @{first.port}")
+            told = f"{set_by['namespace']} {first.name} is the first, which has --amqp-port"
+            raise ConfigError(f"{told}: leave out @{first.port}")
         found = found._replace(topology=replace(found.topology, namespace=str(first.name)))
     durability, data_dir = values.of("durability", Durability), values.of("data", Path)
     if durability is not Durability.NONE and data_dir.exists() and not data_dir.is_dir():
-        raise ConfigError(f"the data folder {data_dir} is a file")
+        raise ConfigError(f"{set_by['data']} is {data_dir}, a file; name a folder, which may be new")
     fresh = bool(values["fresh"])
     if fresh and durability is Durability.NONE:
-        raise ConfigError("--fresh empties the data folder, but --durability none has no data folder: leave one out")
-    if values["amqp_port"] == values["http_port"] != 0:
-        raise ConfigError(f"AMQP and HTTP cannot both listen on port {values['amqp_port']}")
+        none = f"{set_by['durability']} none"
+        raise ConfigError(f"{set_by['fresh']} empties the data folder, but {none} has no data folder: leave one out")
+    _ports_differ(values, set_by, asked)
     return Config(
         topology=found.topology,
         limits=found.limits or limits,
@@ -493,7 +502,7 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
         roles=(*found.roles, *(values.maybe("roles", tuple) or ())),
         tls=values.of("tls", Tls),
         tls_dir=data_dir,
-        tls_files=_tls_files(values.maybe("tls_cert", Path), values.maybe("tls_key", Path), values.of("tls", Tls)),
+        tls_files=_tls_files(values, set_by),
         more_ports=values.maybe("tls_port", tuple) or (),
         log_format=values.of("log_format", LogFormat),
         log_level=values.of("log_level", LogLevel),
@@ -506,11 +515,25 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
         story_a_second=STORY_EVENTS_A_SECOND,
         service_only=bool(values["service_only"]),
         otlp=values.maybe("otlp", str),
-        more_namespaces=_more(found, asked, limits, values.maybe("sas_key", str)),
+        more_namespaces=_more(found, asked, limits, values.maybe("sas_key", str), set_by["namespace"]),
         new_keys=_keys((), values.maybe("sas_key", str)),
         notes=tuple(_notes(variables)),
         warnings=(*found.warnings, *_without_effect(values, arguments, variables)),
+        set_by=set_by,
     )
+
+
+def _ports_differ(values: Values, set_by: Mapping[str, str], asked: Iterable[AskedNamespace]) -> None:
+    """ConfigError for a port that two options take, or one takes twice."""
+    taken = [(set_by[name], values.of(name, int)) for name in ("amqp_port", "http_port")]
+    taken += [(set_by["tls_port"], each) for each in values.maybe("tls_port", tuple) or ()]
+    taken += [(f"{set_by['namespace']} {each.name}", each.port) for each in asked if each.port is not None]
+    by: dict[int, str] = {}
+    for what, number in taken:
+        if number != 0 and number in by:
+            both = f"{what} has port {number} twice" if by[number] == what else f"{by[number]} and {what} are {number}"
+            raise ConfigError(f"{both}: give each a port of its own, or 0 for a free one")
+        by[number] = what
 
 
 def _without_effect(values: Values, arguments: Mapping[str, str | None], variables: Mapping[str, str]) -> Iterator[str]:
@@ -521,12 +544,19 @@ def _without_effect(values: Values, arguments: Mapping[str, str | None], variabl
     if values["sas_key"] is not None and values.of("auth", Auth) is Auth.NONE:
         flag, _ = found_option(OPTIONS_BY_NAME["sas_key"], arguments, variables)
         yield f"{flag} has no effect: every key is accepted; --auth sas verifies it"
+    if not values["conditions"]:
+        flag, text = found_option(OPTIONS_BY_NAME["seed"], arguments, variables)
+        if text is not None:
+            remedy = "give --conditions, too; `emubus condition begin` has a --seed of its own"
+            yield f"{flag} {text} has no effect: no condition begins at the start; {remedy}"
+    if values["roles"] is not None and values.of("auth", Auth) is not Auth.RBAC:
+        flag, _ = found_option(OPTIONS_BY_NAME["roles"], arguments, variables)
+        yield f"{flag} has no effect: identities are not asked for their roles; --auth rbac does"
 
 
-def limits_of(profile: Profile, partitions: int | None) -> Limits:
-    """The limits of `profile` and `premium_partitions`. ConfigError if they contradict each other."""
+def limits_of(profile: Profile, partitions: int | None, flag: str = "--premium-partitions") -> Limits:
+    """The limits of `profile` and `premium_partitions`, which `flag` has set. ConfigError if they contradict."""
     if partitions is not None and profile is not Profile.PREMIUM:
-        flag = OPTIONS_BY_NAME["premium_partitions"].flag
         raise ConfigError(f"{flag} {partitions} needs the profile premium; the profile is {profile}")
     return limits_for(profile, partitions)
 
@@ -548,19 +578,19 @@ class Entities(NamedTuple):
 
 
 def _more(
-    found: Entities, asked: Iterable[AskedNamespace], limits: Limits, sas_key: str | None
+    found: Entities, asked: Iterable[AskedNamespace], limits: Limits, sas_key: str | None, flag: str
 ) -> tuple[NamespaceConfig, ...]:
     """The namespaces besides the first: those of the file, and those of `--namespace`. ConfigError."""
     more = {each.name.lower(): replace(each, keys=_keys(each.keys, sas_key)) for each in found.more}
     for each in asked:
         if each.name.key == found.topology.namespace.lower():
-            raise ConfigError(f"--namespace {each.name} is the first of the Config.json: set its Profile there")
+            raise ConfigError(f"{flag} {each.name} is the first of the Config.json: set its Profile there")
         before = more.get(each.name.key)
         if before is None:
             own = limits if each.profile is None else limits_of(each.profile, None)
             more[each.name.key] = NamespaceConfig(Topology(str(each.name)), own, port=each.port)
         elif each.profile is not None:
-            raise ConfigError(f"--namespace {each.name} is in the Config.json: set its Profile there")
+            raise ConfigError(f"{flag} {each.name} is in the Config.json: set its Profile there")
         else:
             more[each.name.key] = replace(before, port=before.port if each.port is None else each.port)
     return tuple(more.values())
@@ -571,7 +601,12 @@ WARNINGS_SHOWN: Final = 50
 
 
 def _entities(
-    queues_flag: str, queues: str | None, inline: str | None, named: Path | None, limits: Limits, takes_profile: bool
+    set_by: Mapping[str, str],
+    queues: str | None,
+    inline: str | None,
+    named: Path | None,
+    limits: Limits,
+    takes_profile: bool,
 ) -> Entities:
     """From the list of queues, EMUBUS_CONFIG_JSON, the file that is named or mounted, else the default queue.
 
@@ -579,16 +614,16 @@ def _entities(
     looks healthy. One that is mounted beside another source is a warning.
     """
     given = {
-        OPTIONS_BY_NAME["config"].flag: named is not None,
+        set_by["config"]: named is not None,
         JSON_VARIABLE: bool(inline),
-        queues_flag: queues is not None,
+        set_by["queues"]: queues is not None,
     }
     chosen = [name for name, is_given in given.items() if is_given]
     if len(chosen) > 1:
-        raise ConfigError(f"--config, {JSON_VARIABLE} and --queues exclude each other: give one of them")
+        raise ConfigError(f"{' and '.join(chosen)} exclude each other: give one of them")
     if not chosen:
         return _mounted_entities(limits, takes_profile)
-    found = _with_source(_of_source(queues, inline, named, limits, takes_profile), chosen[0])
+    found = _with_source(_of_source(chosen[0], queues, inline, named, limits, takes_profile), chosen[0])
     if _is_there(MOUNTED_CONFIG_FILE) and named != MOUNTED_CONFIG_FILE:
         note = f"{MOUNTED_CONFIG_FILE} is not used: the entities are from {found.source}"
         return found._replace(warnings=(note, *found.warnings))
@@ -640,20 +675,25 @@ def _mounted_entities(limits: Limits, takes_profile: bool) -> Entities:
 
 
 def _of_source(
-    queues: str | None, inline: str | None, named: Path | None, limits: Limits, takes_profile: bool
+    flag: str, queues: str | None, inline: str | None, named: Path | None, limits: Limits, takes_profile: bool
 ) -> Entities:
-    """The entities of the one source that is given."""
+    """The entities of the one source that is given, which `flag` names."""
     if queues is not None:
         from .config_file.queue_list import queues_in  # only for a list
 
         try:
             return Entities(Topology(queues=tuple(queues_in(queues, _default_queue(limits), limits))))
         except ValueError as error:
-            raise ConfigError(f"--queues {error}") from error
+            raise ConfigError(f"{flag} {error}") from error
     if inline:
         return _read(inline, limits, takes_profile)
     assert named is not None
-    return _read(named, limits, takes_profile)
+    try:
+        return _read(named, limits, takes_profile)
+    except ConfigError as error:
+        if flag == OPTIONS_BY_NAME["config"].flag:
+            raise
+        raise ConfigError(f"{error} ({flag} names the file)") from error  # its name is not on the command line
 
 
 def _read(source: Path | str, limits: Limits, takes_profile: bool) -> Entities:
@@ -708,16 +748,17 @@ def _keys(from_file: tuple[SharedKey, ...], sas_key: str | None) -> tuple[Shared
     )
 
 
-def _tls_files(certificate: Path | None, key: Path | None, tls: Tls) -> tuple[Path, Path] | None:
+def _tls_files(values: Values, set_by: Mapping[str, str]) -> tuple[Path, Path] | None:
+    certificate, key = values.maybe("tls_cert", Path), values.maybe("tls_key", Path)
     if (certificate is None) != (key is None):
-        given, missing = ("tls-cert", "tls-key") if key is None else ("tls-key", "tls-cert")
-        raise ConfigError(
-            f"--{given} is {certificate or key}; --tls-cert and --tls-key go together: give --{missing}, too"
-        )
+        given, missing = ("tls_cert", "tls_key") if key is None else ("tls_key", "tls_cert")
+        told = f"{set_by[given]} is {certificate or key}; --tls-cert and --tls-key go together"
+        raise ConfigError(f"{told}: give {OPTIONS_BY_NAME[missing].flag}, too")
     if certificate is None or key is None:
         return None
-    if tls is Tls.DEV:
-        raise ConfigError("--tls dev makes its own certificate: leave out --tls-cert and --tls-key")
+    if values.of("tls", Tls) is Tls.DEV:
+        both = f"{set_by['tls_cert']} and {set_by['tls_key']}"
+        raise ConfigError(f"{set_by['tls']} dev makes its own certificate: leave out {both}")
     return certificate, key
 
 

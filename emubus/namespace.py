@@ -303,10 +303,9 @@ class HostedNamespace:
             ) from None
         for each in self.config.roles:
             if each.entity and namespace.entity(each.entity) is None:
-                raise CatalogError(
-                    f"--roles: there is no queue, topic or subscription {each.entity!r} for the role {each.role} of "
-                    f"{each.principal}: name one of the configuration, or leave it out for the whole namespace"
-                )
+                what = f"there is no queue, topic or subscription {each.entity!r} for the role {each.role} of"
+                remedy = "name one of the configuration, or leave it out for the whole namespace"
+                raise CatalogError(f"{self.config.said('roles')}: {what} {each.principal}: {remedy}")
         return Roles(
             (*kept, *self.config.roles),
             keep=None if folder is None else lambda data: asyncio.to_thread(folder.write, KeptFile.ROLES, data),

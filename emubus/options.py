@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Final, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
@@ -72,6 +73,13 @@ def ports(text: str) -> tuple[int, ...]:
         raise ValueError("ports from 0 to 65535, separated by commas") from None
 
 
+def file_path(text: str) -> Path:
+    """The path of a file or folder. ValueError."""
+    if not text.strip():  # `Path("")` is the working folder
+        raise ValueError("a non-empty path")
+    return Path(text)
+
+
 def switch(text: str) -> bool:
     """Yes or no. ValueError."""
     values = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
@@ -85,6 +93,8 @@ def names(text: str) -> tuple[str, ...]:
     found = tuple(part.strip() for part in text.split(","))
     if not all(found):
         raise ValueError("names, separated by commas")
+    if len(set(found)) < len(found):
+        raise ValueError("names, separated by commas, each once")
     return found
 
 

@@ -199,9 +199,7 @@ class Server:
         self.ledger = Ledger(self.clock, self._caps(), trim)
         factories = self._new_amqp, self._new_http
         self._listener = listener = Listener(*factories, self.clock, self.ledger, tls, self._handshake)
-        self.http_port = _listen(
-            listener, config.host, config.http_port, "--http-port"
-        )  # first: a taken port changes nothing
+        self.http_port = _listen(listener, config, config.http_port, "http_port")  # first: a taken port changes nothing
         self._cleanup.callback(self.clock.close)
         self._otlp = None if config.otlp is None else _open_otlp(config.otlp, self.clock)
         ca = str(ca_file(config.tls_dir)) if config.tls is Tls.DEV else None
@@ -215,8 +213,8 @@ class Server:
         self._http = LazyHttpServer(namespaces.first.services)
         self._cleanup.push_async_callback(self._http.stop)
         self._cleanup.push_async_callback(namespaces.stop_amqp)  # before HTTP, whose WebSockets carry AMQP
-        self.amqp_port = _listen(listener, config.host, config.amqp_port, "--amqp-port")
-        self.more_ports = tuple(_listen(listener, config.host, port, "--tls-port") for port in config.more_ports)
+        self.amqp_port = _listen(listener, config, config.amqp_port, "amqp_port")
+        self.more_ports = tuple(_listen(listener, config, port, "tls_port") for port in config.more_ports)
         namespaces.listen()
         if tls is not None and ca is not None:  # again, with the names of the ports that the system has chosen
             left_out = certify(tls, config.tls_dir / FOLDER, [config.host], list(self.ports.values()))
@@ -263,7 +261,7 @@ class Server:
             for name in self.config.conditions:
                 behaviours_of(name, {})
         except BrokerError as error:
-            raise StartError(f"--conditions: {error.description}", EXIT_USAGE) from None
+            raise StartError(f"{self.config.said('conditions')}: {error.description}", EXIT_USAGE) from None
 
     def _is_ready(self) -> bool:
         """Whether the server answers, and each namespace that is open can do its work."""
@@ -314,20 +312,21 @@ class Server:
         return self._stranger
 
 
-def _listen(listener: Listener, host: str, port: int, flag: str) -> int:
+def _listen(listener: Listener, config: Config, port: int, option: str) -> int:
     """Listen on the port of an option, and return it. StartError with what to do about it."""
+    host, by_host, flag = config.host, config.said("host"), config.said(option)
     try:
         return listener.listen(host, port)
     except socket.gaierror as error:
         remedy = "name an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all"
-        raise StartError(f"--host {host} is not known ({error.strerror}): {remedy}", EXIT_USAGE) from error
+        raise StartError(f"{by_host} {host} is not known ({error.strerror}): {remedy}", EXIT_USAGE) from error
     except OSError as error:
         remedies = {
             errno.EADDRINUSE: f"another program has it, perhaps an emubus that runs; {flag} 0 takes a free one",
             errno.EACCES: f"only root may take it; {flag} 0 takes a free one",
-            errno.EADDRNOTAVAIL: f"--host {host} is no address of this machine; 127.0.0.1 is, and 0.0.0.0 means all",
+            errno.EADDRNOTAVAIL: f"{by_host} {host} is no address of this machine; 127.0.0.1 is, and 0.0.0.0 means all",
         }
-        remedy = remedies.get(error.errno or 0, f"{flag} and --host choose another one")
+        remedy = remedies.get(error.errno or 0, f"{flag} and {by_host} choose another one")
         raise StartError(f"{error.strerror}: {remedy}") from error
 
 
@@ -368,7 +367,7 @@ async def _serve(config: Config) -> None:
     stop_on_signal(lambda: loop.call_soon_threadsafe(stopping.set), server.unconfirmed)
     if config.ready_file is not None:
         try:
-            forget_ready_file(config.ready_file)
+            forget_ready_file(config.ready_file, config.said("ready_file"))
         except ConfigError as error:
             raise StartError(str(error), EXIT_USAGE) from error
     await server.start()
@@ -419,7 +418,7 @@ def _announce(server: Server) -> Left | None:
     if config.log_format is LogFormat.CONSOLE:
         write_notes(banner(found, config, entities))
     if config.ready_file is not None:
-        write_ready_file(config.ready_file, found)
+        write_ready_file(config.ready_file, found, config.said("ready_file"))
     left = _leave_address(found, config)
     announce_ready()
     return left

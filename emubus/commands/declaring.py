@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ..options import file_path
+
 if TYPE_CHECKING:
     from ..options import Option
 
@@ -18,6 +20,25 @@ COMPLETING: Final = "_EMUBUS_COMPLETE"
 ENTITY, FILE, FOLDER = "entity", "file", "folder"
 """What a shell completes in place of known values: paths of entities, files, folders."""
 _COMPLETED: Final = {"ENTITY": ENTITY, "SUBSCRIPTION": ENTITY, "FILE": FILE, "DIR": FOLDER}
+
+_NEVER_EMPTY: Final = frozenset({"ENTITY", "SUBSCRIPTION", "MESSAGE-ID", "RULE", "SQL", "PORT", "ACTION"})
+"""An empty one comes of a script's unset variable: it would mean all messages, or another server than was meant."""
+
+
+def _converter(convert: Callable[[str], object], metavar: str) -> Callable[[str], object]:
+    if convert is str and metavar.removesuffix(" …") in _NEVER_EMPTY:
+        return _non_empty
+    return _path if convert is Path else convert
+
+
+def _path(text: str) -> Path:
+    return file_path(_non_empty(text, "a non-empty path"))
+
+
+def _non_empty(text: str, allowed: str = "a non-empty text") -> str:
+    if not text.strip():
+        raise ValueError(f"is {text!r}; allowed is {allowed}")
+    return text
 
 
 class Parsed:
@@ -86,7 +107,9 @@ class Command:
             default = []
         found = completes or _COMPLETED.get(metavar.removesuffix(" …"))
         self.parameters.append(
-            Parameter(name, (), metavar, help, convert, tuple(known), default, nargs, completes=found)
+            Parameter(
+                name, (), metavar, help, _converter(convert, metavar), tuple(known), default, nargs, completes=found
+            )
         )
 
     def option(
@@ -106,7 +129,17 @@ class Command:
         found = completes or (FILE if convert is Path and metavar != "DIR" else _COMPLETED.get(metavar))
         value: object = [] if repeats else default
         self.parameters.append(
-            Parameter(own, flags, metavar, help, convert, tuple(known), value, repeats=repeats, completes=found)
+            Parameter(
+                own,
+                flags,
+                metavar,
+                help,
+                _converter(convert, metavar),
+                tuple(known),
+                value,
+                repeats=repeats,
+                completes=found,
+            )
         )
 
     def switch(
@@ -131,7 +164,7 @@ class Command:
             if option.is_on_anyway:  # scripts ask for what is on
                 self.switch(f"--{option.name}", name=option.name, const="yes", default=None, is_hidden=True)
             return
-        file = None if option.parse is not Path else FOLDER if option.metavar == "DIR" else FILE
+        file = None if option.parse is not file_path else FOLDER if option.metavar == "DIR" else FILE
         self.parameters.append(
             Parameter(
                 *(option.name, (option.flag,), option.metavar, text),

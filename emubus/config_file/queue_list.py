@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ..broker.model.descriptions import QueueDescription, with_fields
+from ..broker.model.descriptions import QueueDescription, entity_key, with_fields
 from ..broker.model.profiles import Limits
 from ..broker.model.validation import queue_violations
 from .cursor import suggestion
@@ -20,6 +20,7 @@ FLAGS: Final = {
 
 def queues_in(text: str, template: QueueDescription, limits: Limits) -> Iterator[QueueDescription]:
     """The queues of a list, each like `template` but for its name and flags. ValueError with one line."""
+    names: set[str] = set()
     for each in text.split(","):
         name, _, words = each.strip().partition("?")
         flags = [word for word in words.split("&") if word]
@@ -29,4 +30,7 @@ def queues_in(text: str, template: QueueDescription, limits: Limits) -> Iterator
         queue = with_fields(template, {"name": name, **{FLAGS[word]: True for word in flags}})
         for violation in queue_violations(queue, limits):
             raise ValueError(f"has a queue whose {violation}")
+        if entity_key(name) in names:
+            raise ValueError(f"has the queue {name!r} twice; name it once, with all its flags")
+        names.add(entity_key(name))
         yield queue

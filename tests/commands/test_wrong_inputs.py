@@ -53,6 +53,13 @@ START = [
     ("serve --queues a?b", "'b'", "allowed is sessions, partitioned, duplicates"),
     ("serve --ready-file {folder}", "{folder}", "is a folder; name a file in it"),
     ("serve --ready-file {folder}/no/x", "{folder}/no/x", "there is no folder {folder}/no; make it first"),
+    ("serve --config {empty}", "--config is ''", "allowed is a non-empty path"),
+    ("serve --data {empty}", "--data is ''", "allowed is a non-empty path"),
+    ("serve --queues {empty}", "--queues is ''", "allowed is a non-empty text"),
+    ("serve --queues a,b,A", "'A' twice", "name it once, with all its flags"),
+    ("serve --tls-port 5672", "--amqp-port and --tls-port are 5672", "give each a port of its own"),
+    ("config check {empty}", "FILE is ''", "allowed is a non-empty path"),
+    ("check {empty}", "DIR is ''", "allowed is a non-empty path"),
     ("serv", "'serv'", "did you mean serve?"),
     ("--verison", "--verison", "did you mean --version?"),
     ("config", "ACTION is missing", "check, export, schema"),
@@ -124,6 +131,25 @@ CLIENT = [
     ("trace --on --follow", "--on", "give it alone"),
     ("trace --number 3", "--number is 3", "give --entity, too"),
     ("purge orders --all", "--all and orders", "exclude each other"),
+    ("import --arm {empty}", "--arm is ''", "allowed is a non-empty path"),
+    ("send orders --file {empty}", "--file is ''", "allowed is a non-empty path"),
+    ("job delete orders --where {empty}", "--where is ''", "allowed is a non-empty text"),
+    ("job delete orders --text {empty}", "--text is empty", "allowed is a non-empty text"),
+    ("export orders --where {empty}", "--where is ''", "allowed is a non-empty text"),
+    ("find {empty}", "TEXT is empty", "allowed is a non-empty text"),
+    ("rules news/all --action {empty}", "--action is ''", "allowed is a non-empty text"),
+    ("connections --drop --entity {empty} --yes", "--entity is ''", "allowed is a non-empty text"),
+    ("condition begin throttled --entity {empty}", "--entity is ''", "allowed is a non-empty text"),
+    ("connection-string --entity {empty}", "--entity is ''", "allowed is a non-empty text"),
+    ("token {empty}", "ENTITY is ''", "allowed is a non-empty text"),
+    ("refusals {empty}", "ENTITY is ''", "allowed is a non-empty text"),
+    ("purge {empty} --yes", "ENTITY is ''", "allowed is a non-empty text"),
+    ("delete {empty} --yes", "ENTITY is ''", "allowed is a non-empty text"),
+    ("trace {empty}", "MESSAGE-ID is ''", "allowed is a non-empty text"),
+    ("namespace create n --port {empty}", "--port is ''", "allowed is a non-empty text"),
+    ("ls --url {empty}", "--url is ''", "allowed is http://HOST:PORT"),
+    ("purge --all --yes --connection-string {empty}", "--connection-string is (not shown)", "allowed is"),
+    ("ls --ca {empty}", "--ca is ''", "allowed is a non-empty path"),
     # what is meant is another place than what would be struck
     ("purge orders/$DeadLetterQueue", "'orders/$DeadLetterQueue'", "such as --dead-letters"),
     ("delete orders/$deadletterqueue", "'orders/$deadletterqueue'", "a part of 'orders'"),
@@ -205,6 +231,10 @@ API = [
     ("POST", "/entities/orders/receive", {"session_id": "s"}, "'orders'", "create it anew with RequiresSession"),
     ("POST", "/entities/news/receive", {}, "'news'", "its subscriptions do"),
     ("POST", "/entities/news/resubmit", {}, "'news'", "its subscriptions do"),
+    *(
+        ("POST", "/jobs", {"verb": "delete", "entity": "orders", "filter": {name: ""}}, f"body.filter.{name}", "1 to")
+        for name in ("where", "text")
+    ),
     ("POST", "/jobs", {"verb": "delete", "entity": "news", "filter": {}}, "'news'", "its subscriptions do"),
 ]
 PAGE = [
@@ -266,10 +296,29 @@ def test_a_start_names_the_value_and_what_is_allowed(
 ) -> None:
     file = tmp_path / "file"
     file.write_text("x")
-    places = {"file": str(file), "folder": str(tmp_path)}
+    places = {"file": str(file), "folder": str(tmp_path), "empty": ""}
     ended = offline(*(each.format(**places) if "{" in each else each for each in words.split()))
     one_line(ended.err, value.format(**places), remedy.format(**places))
     assert (ended.code, ended.out) == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "remedy"),
+    [
+        ("EMUBUS_CONDITIONS", "throtled", "EMUBUS_CONDITIONS: There is no condition 'throtled'"),
+        ("EMUBUS_READY_FILE", "{folder}", "EMUBUS_READY_FILE {folder} is a folder; name a file in it"),
+        ("EMUBUS_HOST", "192.0.2.7", "EMUBUS_HOST 192.0.2.7 is no address of this machine"),
+        ("EMUBUS_QUEUES", "a,a", "EMUBUS_QUEUES has the queue 'a' twice"),
+        ("EMUBUS_CONFIG", "{folder}/none", "{folder}/none: cannot be read"),
+    ],
+)
+def test_a_start_names_the_variable(
+    offline: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, text: str, remedy: str
+) -> None:
+    monkeypatch.setenv(variable, text.format(folder=tmp_path))
+    ended = offline("serve", "--durability", "none", "--http-port", "0", "--amqp-port", "0", "--data", str(tmp_path))
+    one_line(ended.err, variable, remedy.format(folder=tmp_path))
+    assert ended.code in (1, 2)
 
 
 @pytest.mark.parametrize(("words", "value", "remedy"), CLIENT, ids=[row[0] for row in CLIENT])

@@ -69,7 +69,7 @@ SETTINGS = {
     "durability": "process",
     "profile": "premium",
     "premium_partitions": "4",
-    "auth": "sas",
+    "auth": "rbac",
     "sas_key": "secret",
     "tls": "off",
     "tls_cert": "/c.pem",
@@ -107,7 +107,7 @@ def test_every_option_can_be_set_by_argument_and_by_environment_with_the_same_re
         host="::1",
         amqp_port=0,
         http_port=8080,
-        auth=Auth.SAS,
+        auth=Auth.RBAC,
         keys=(SharedKey("RootManageSharedAccessKey", "secret", ALL_RIGHTS),),
         tls_dir=Path("/d"),
         tls_files=(Path("/c.pem"), Path("/k.pem")),
@@ -168,32 +168,79 @@ def test_a_port_that_kubernetes_sets_for_a_service_of_the_same_name_is_no_settin
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ({"amqp_port": "65536"}, "--amqp-port is '65536'; allowed is 0 to 65535 (0 for a free port)"),
-        ({"http_port": "-1"}, "--http-port is '-1'; allowed is 0 to 65535 (0 for a free port)"),
-        ({"http_port": "9" * 5000}, "--http-port is '999"),
+        ({"amqp_port": "65536"}, "{amqp_port} is '65536'; allowed is 0 to 65535 (0 for a free port)"),
+        ({"http_port": "-1"}, "{http_port} is '-1'; allowed is 0 to 65535 (0 for a free port)"),
+        ({"http_port": "9" * 5000}, "{http_port} is '999"),
         (
             {"profile": "premum"},
-            "--profile is 'premum'; allowed is standard, premium, ms-emulator, relaxed; did you mean premium?",
+            "{profile} is 'premum'; allowed is standard, premium, ms-emulator, relaxed; did you mean premium?",
         ),
-        ({"durability": "Full"}, "--durability is 'Full'; allowed is full, second, process, none; did you mean full?"),
-        ({"premium_partitions": "3"}, "--premium-partitions is '3'; allowed is none, 1, 2, 4"),
-        ({"premium_partitions": "2"}, "--premium-partitions 2 needs the profile premium; the profile is standard"),
-        ({"failpoint": "committed"}, "--failpoint is 'committed'; allowed is NAME:N with a NAME of batch-applied, "),
-        ({"failpoint": "committed:0"}, "--failpoint is 'committed:0'; allowed is NAME:N"),
-        ({"failpoint": "comitted:1"}, "--failpoint is 'comitted:1'; allowed is NAME:N"),
-        ({"conditions": "throttled,"}, "--conditions is 'throttled,'; allowed is names, separated by commas"),
-        ({"seed": "-1"}, "--seed is '-1'; allowed is a whole number of up to 15 digits"),
-        ({"host": " "}, "--host is ' '; allowed is a non-empty text"),
-        ({"sas_key": ""}, "--sas-key is (not shown); allowed is a non-empty text"),
-        ({"amqp_port": "5300"}, "AMQP and HTTP cannot both listen on port 5300"),
+        ({"durability": "Full"}, "{durability} is 'Full'; allowed is full, second, process, none; did you mean full?"),
+        ({"premium_partitions": "3"}, "{premium_partitions} is '3'; allowed is none, 1, 2, 4"),
+        ({"premium_partitions": "2"}, "{premium_partitions} 2 needs the profile premium; the profile is standard"),
+        ({"failpoint": "committed"}, "{failpoint} is 'committed'; allowed is NAME:N with a NAME of batch-applied, "),
+        ({"failpoint": "committed:0"}, "{failpoint} is 'committed:0'; allowed is NAME:N"),
+        ({"failpoint": "comitted:1"}, "{failpoint} is 'comitted:1'; allowed is NAME:N"),
+        ({"conditions": "throttled,"}, "{conditions} is 'throttled,'; allowed is names, separated by commas"),
+        ({"seed": "-1"}, "{seed} is '-1'; allowed is a whole number of up to 15 digits"),
+        ({"host": " "}, "{host} is ' '; allowed is a non-empty text"),
+        ({"sas_key": ""}, "{sas_key} is (not shown); allowed is a non-empty text"),
+        ({"amqp_port": "5300"}, "{amqp_port} and {http_port} are 5300: give each a port of its own"),
+        ({"tls_port": "5671,5671"}, "{tls_port} has port 5671 twice: give each a port of its own"),
+        ({"tls_port": "5672"}, "{amqp_port} and {tls_port} are 5672: give each a port of its own"),
+        ({"namespace": "a,b@5300"}, "{http_port} and {namespace} b are 5300: give each a port of its own"),
+        ({"namespace": "a@5673"}, "{namespace} a is the first, which has --amqp-port: leave out @5673"),
+        (
+            {"conditions": "throttled,throttled"},
+            "{conditions} is 'throttled,throttled'; allowed is names, separated by",
+        ),
+        ({"queues": "a,b,A"}, "{queues} has the queue 'A' twice; name it once, with all its flags"),
+        ({"queues": "a", "config": "/nowhere.json"}, "{config} and {queues} exclude each other: give one of them"),
+        ({"fresh": "yes", "durability": "none"}, "{fresh} empties the data folder, but {durability} none has no"),
+        ({"tls_cert": "/c.pem"}, "{tls_cert} is /c.pem; --tls-cert and --tls-key go together: give --tls-key, too"),
+        (
+            {"tls": "dev", "tls_cert": "/c", "tls_key": "/k"},
+            "{tls} dev makes its own certificate: leave out {tls_cert}",
+        ),
+        *(
+            ({name: ""}, f"{{{name}}} is ''; allowed is a non-empty path")
+            for name in ("config", "data", "tls_cert", "tls_key", "ready_file")
+        ),
+        *(({name: ""}, f"{{{name}}} is ") for name in SETTINGS if name not in ("fresh", "story", "service_only")),
         ({"config": "/nowhere.json"}, "/nowhere.json: cannot be read: No such file or directory"),
-        ({"data": __file__}, f"the data folder {__file__} is a file"),
+        ({"data": __file__}, f"{{data}} is {__file__}, a file; name a folder, which may be new"),
     ],
 )
 def test_a_value_that_is_not_allowed_is_reported_with_its_source_and_what_is(
-    arguments: dict[str, str | None], expected: str
+    arguments: dict[str, str], expected: str
 ) -> None:
-    assert complaint(arguments).startswith(expected)
+    """Its source is the option, or the variable that sets it."""
+    flags = {option.name: option.flag for option in OPTIONS}
+    assert complaint({**arguments}).startswith(expected.format(**flags))
+    if all(arguments.values()):  # an empty variable counts as unset
+        variables = {name: f"EMUBUS_{name.upper()}" for name in arguments}
+        environment = {variables[name]: text for name, text in arguments.items()}
+        assert complaint({}, environment).startswith(expected.format(**{**flags, **variables}))
+
+
+def test_an_empty_variable_counts_as_unset() -> None:
+    assert load_config({}, {f"EMUBUS_{name.upper()}": "" for name in SETTINGS}) == load_config({}, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("seed", "7"), ("roles", "app:sender"), ("sas_key", "k"), ("tls_port", "443")],
+)
+def test_what_has_no_effect_is_said_by_the_option_or_variable_that_sets_it(name: str, text: str) -> None:
+    flag, variable = f"--{name.replace('_', '-')}", f"EMUBUS_{name.upper()}"
+    for source, config in ((flag, load_config({name: text}, {})), (variable, load_config({}, {variable: text}))):
+        (warning,) = config.warnings
+        assert warning.startswith(source)
+        assert "--" in warning.removeprefix(source)
+
+
+def test_a_seed_beside_conditions_has_an_effect() -> None:
+    assert load_config({"seed": "7", "conditions": "throttled"}, {}).warnings == ()
 
 
 def test_a_complaint_names_the_variable_that_a_value_came_from() -> None:

@@ -59,9 +59,17 @@ FILTER_QUERY: Final[Mapping[str, Schema]] = {
     "partition_id": integer("Only messages of this partition.", 0, 65535),
     "from_sequence_number": integer("Only from this sequence number on.", 0, NUMBER_MAX),
 }
+_NON_EMPTY: Final[Mapping[str, Schema]] = {
+    "text": text("Text anywhere in the message.", chars_min=1, chars_max=TEXT_CHARS_MAX),
+    "where": text("A SQL expression as in a rule.", chars_min=1, chars_max=SQL_CHARS_MAX),
+}
+"""A job changes what it finds: an empty text would be all messages, and no script means them by an unset variable."""
 FILTER: Final = named(
     "MessageFilter",
-    record("Messages that match all of it.", {name: _optional(each) for name, each in FILTER_QUERY.items()}),
+    record(
+        "Messages that match all of it.",
+        {name: _optional(each) for name, each in {**FILTER_QUERY, **_NON_EMPTY}.items()},
+    ),
 )
 CHANGES: Final = named(
     "Changes",

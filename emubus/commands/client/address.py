@@ -17,6 +17,7 @@ from ...options import (
     HTTP_PORT,
     ConfigError,
     Option,
+    file_path,
     found_option,
     non_empty,
     read_default,
@@ -91,7 +92,7 @@ CONNECTION_STRING: Final = Option(
 
 CA: Final = Option(
     "ca",
-    Path,
+    file_path,
     "FILE",
     "with https: the certificate of a CA to trust besides those of the system, such as that of `emubus ca`",
     brief="with https: trust this CA, too (EMUBUS_CA)",
@@ -125,7 +126,7 @@ def named_namespace(parsed: Parsed) -> NamespaceName | None:
 def _server_of(parsed: Parsed) -> Address:
     """What is typed comes before all variables: a URL before a connection string, of which it then has the key only."""
     typed = {"url": parsed.url, "connection_string": parsed.connection_string}
-    is_typed = any(typed.values())
+    is_typed = any(each is not None for each in typed.values())  # an empty one must not mean another server
     variables = {} if is_typed else variables_of_process()
     url = read_option(URL._replace(default=None), typed, variables)
     given = read_option(CONNECTION_STRING, typed, variables)

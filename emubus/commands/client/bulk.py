@@ -10,7 +10,7 @@ from ...kit.answers import Answer, AnswerError
 from ...options import ConfigError
 from ...terminal import Progress, write_errors
 from ..declaring import Command, Parsed
-from .address import add_server_options
+from .address import add_server_options, text_of
 from .api import connect
 from .output import add_json, add_yes, confirm, count_of, show
 from .searching import matching
@@ -108,7 +108,7 @@ def add_job(parser: Command) -> None:
 def add_filter(parser: Command) -> None:
     """Add the options that say which messages are meant."""
     parser.option("--where", metavar="SQL", help="those for which an expression as in a rule is true")
-    parser.option("--text", metavar="TEXT", help="those with this text anywhere")
+    parser.option("--text", metavar="TEXT", convert=text_of, help="those with this text anywhere")
     parser.option("--state", known=STATES, metavar="STATE", help=" or ".join(STATES))
     parser.option("--session", metavar="ID", help="those of this message session")
     parser.switch(

@@ -102,7 +102,8 @@ def _bodies(parsed: Parsed) -> Iterator[bytes]:
     try:
         data = sys.stdin.buffer.read() if parsed.file is None else parsed.file.read_bytes()
     except OSError as error:
-        raise ConfigError(f"--file {parsed.file} can't be read: {error.strerror}") from error
+        what = "stdin" if parsed.file is None else f"--file {parsed.file}"
+        raise ConfigError(f"{what} can't be read: {error.strerror or error}") from error
     yield from (data.splitlines() if parsed.lines else [data])
 
 

@@ -14,7 +14,7 @@ from ...kit.answers import Answer, parse_answer
 from ...options import ConfigError
 from ...terminal import one_line
 from ..declaring import Command, Parsed
-from .address import add_server_options
+from .address import add_server_options, text_of
 from .api import connect, entity_at
 from .output import add_json, count_of, instant, show, table
 
@@ -47,7 +47,9 @@ def matching(parsed: Parsed, chosen: Mapping[str, str], path: str, sub_queue: st
 
 
 def add_find(parser: Command) -> None:
-    parser.argument("text", nargs="?", metavar="TEXT", help="in any text: body, properties, ids; numbers: --where")
+    parser.argument(
+        "text", nargs="?", metavar="TEXT", convert=text_of, help="in any text: body, properties, ids; numbers: --where"
+    )
     parser.option("--where", metavar="SQL", help="those for which an expression as in a rule is true")
     parser.option("--in", name="within", metavar="TEXT", default="", help="only entities with this in their path")
     parser.option("--count", convert=count_of, default=50, metavar="N", help="at most N messages (50)")
