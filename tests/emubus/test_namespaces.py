@@ -586,7 +586,12 @@ def test_commands_without_a_server_find_the_folders_of_namespaces(
     ],
 )
 def test_what_the_command_can_not_use_is_named(
-    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    expected: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))  # without the servers that run on this machine
     assert main(["namespace", *arguments]) == 2
     assert expected in capsys.readouterr().err
