@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..telemetry.collecting import Sources
 
 
-class FaultsPort(Protocol):
+class FaultsPort(Protocol):  # amqp.injection.faults.Faults; faces import no other face (tests/test_architecture.py)
     """Fault injection into AMQP connections. An entity of None means all; the methods return how many they hit."""
 
     def drop_connections_of(self, entity: str | None) -> int: ...
@@ -53,7 +53,7 @@ class Snapshot:
     size_bytes: int
 
 
-class SnapshotsPort(Protocol):
+class SnapshotsPort(Protocol):  # emubus.snapshots.Snapshots: the program owns folders, and imports the faces
     """The stored snapshots. BrokerError: not-found, entity-already-exists, not-allowed, server-busy."""
 
     def list(self) -> list[Snapshot]:
@@ -95,7 +95,7 @@ class NamespaceReport:
     id: str
 
 
-class NamespacesPort(Protocol):
+class NamespacesPort(Protocol):  # emubus.namespaces.Namespaces, which makes the services of this file
     """The namespaces of the process, each with entities, keys, profile, data folder and page of its own."""
 
     @property
@@ -143,7 +143,7 @@ class NamespacesPort(Protocol):
         ...
 
 
-class KeptFiles(Protocol):
+class KeptFiles(Protocol):  # emubus.data_folder.DataFolder, of which a face needs these two verbs
     """The small files beside the messaging stores. They block: call them on another thread."""
 
     def read(self, name: KeptFile) -> bytes:

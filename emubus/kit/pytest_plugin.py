@@ -3,7 +3,8 @@
 Knows pytest's options and the life of the server: one per test process, started for the first test that uses it, and
 reset before and after each such test. The report of a test that failed says what the broker knows of it. Does not know
 how any of that is done (`in_process.py`, `remote.py`, `failure_report.py`), and imports it only then, so that other
-test suites pay nothing for the plugin.
+test suites pay nothing for the plugin. It stands in the kit, not beside `testing.py`, which tests import: what pytest
+loads is no name for them.
 """
 
 from __future__ import annotations

@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import base64
 import json
-from abc import abstractmethod
+import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property, partial
 from threading import Event
 from time import perf_counter
 from typing import Final
 from urllib.parse import quote, urlencode
 
 from ..broker.errors import BrokerError, Condition
+from ..conditions.behaviour import Value
+from ..conditions.engine import no_condition
+from ..conditions.presets import PRESETS
 from ..story.sentences import event_line, refusal_text
 from .answers import Answer
-from .conditions import ConditionReport, ConditionVerbs
+from .condition_names import ConditionName
+from .conditions import ConditionReport, Exercise, RunningCondition
+from .exercise import Step, steps
 from .values import (
     MessageCounts,
     MessageSession,
@@ -39,10 +46,43 @@ from .values import (
 EVENTS_MAX: Final = 1_000
 WAIT_S: Final = 30.0
 POLL_S: Final = 0.01
+MINUTE_MS: Final = 60_000
+UNKNOWN_HOST: Final = "emubus.invalid"
+"""A name that is never given an address [RFC 6761 6.4]."""
 
 
-class Verbs(ConditionVerbs):
-    """Send, wait, ask what happened."""
+class Verbs(ABC):
+    """Send, wait, ask what happened, begin a bad day."""
+
+    @abstractmethod
+    def start_condition(
+        self,
+        name: ConditionName | str,
+        *,
+        seed: int = 0,
+        entity: str | None = None,
+        duration_ms: int | None = None,
+        count: int | None = None,
+        **values: Value,
+    ) -> ConditionReport:
+        """Start a preset or a single behaviour."""
+
+    @abstractmethod
+    def condition(self, number: int) -> ConditionReport:
+        """A condition with what struck so far."""
+
+    @abstractmethod
+    def end_condition(self, number: int) -> None:
+        """End a condition; nothing if it has ended."""
+
+    @abstractmethod
+    def _entity_count(self) -> int:
+        """How many entities there are."""
+
+    @property
+    @abstractmethod
+    def connection_string(self) -> str:
+        """The connection string, for data and administration clients."""
 
     @abstractmethod
     def message_counts(self, path: str) -> MessageCounts:
@@ -221,6 +261,52 @@ class Verbs(ConditionVerbs):
             return "\n".join(verdict_text(each) for each in verdicts)
         places = ", ".join(dict.fromkeys(each.entity for each in events))
         return f"The message was never in '{path}'; it was in: {places}. Last: {line_of(events[-1])}"
+
+    @cached_property
+    def started_conditions(self) -> list[int]:
+        """The numbers of the conditions that were started by this object since its last reset."""
+        return []
+
+    @property
+    def unresolved_connection_string(self) -> str:
+        """The connection string with a host that has no address, in place of the emubus's: `name-unknown`."""
+        return re.sub(r"(?<=Endpoint=sb://)(\[.*?\]|[^:;]*)", UNKNOWN_HOST, self.connection_string, count=1)
+
+    def conditions(
+        self,
+        name: ConditionName | str,
+        *,
+        seed: int = 0,
+        entity: str | None = None,
+        duration_ms: int | None = None,
+        count: int | None = None,
+        **values: Value,
+    ) -> RunningCondition:
+        """A condition for a `with` block, with the arguments of `start_condition`."""
+        start = partial(self.start_condition, name, seed=seed, entity=entity, duration_ms=duration_ms, count=count)
+        return RunningCondition(partial(start, **values), self.condition, self.end_condition)
+
+    def exercise(
+        self, *, minutes: float = 10.0, seed: int = 0, presets: Sequence[str] = (), entity: str | None = None
+    ) -> Exercise:
+        """All presets, or these, one after the other in the order of the seed: a turn of a loop for each.
+
+        Each is on while the body of the loop runs, at most for its share of `minutes` by the broker's clock, and its
+        times are shortened to fit. BrokerError (not-found) for a name that is no preset.
+        """
+        unknown = [each for each in presets if each not in PRESETS]
+        if unknown:
+            text = no_condition("preset", unknown[0], PRESETS)
+            raise BrokerError(Condition.NOT_FOUND, text)
+        entity_count = 1 if entity is not None else self._entity_count()
+        planned = steps(int(minutes * MINUTE_MS), seed, presets or tuple(PRESETS), entity_count)
+
+        def condition_of(step: Step) -> RunningCondition:
+            start = partial(self.start_condition, step.name, seed=seed, entity=entity, duration_ms=step.on_ms)
+            values = {each.replace("-", "_").replace(".", "__"): value for each, value in step.values.items()}
+            return RunningCondition(partial(start, **values), self.condition, self.end_condition)
+
+        return Exercise(planned, condition_of)
 
 
 def line_of(event: StoryEvent) -> str:

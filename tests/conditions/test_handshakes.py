@@ -9,7 +9,7 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusError
 
-from emubus.kit.conditions import UNKNOWN_HOST
+from emubus.kit.verbs import UNKNOWN_HOST
 from emubus.testing import EmubusServer, RemoteEmubus
 
 from .conftest import QUEUE
