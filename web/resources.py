@@ -5,10 +5,12 @@ Knows the forms of paths; names in them may hold slashes and be percent-encoded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
+
+from ..broker.address import SubQueue, parse_address
 
 RESERVED: Final = "emubus"
 """The first path segment of our own HTTP endpoints; entities below that name can be used over AMQP only."""
@@ -19,6 +21,7 @@ class ResourceKind(Enum):
     QUEUES = auto()
     TOPICS = auto()
     ENTITY = auto()  # a queue or topic
+    SUB_QUEUE = auto()  # of a queue or subscription
     SUBSCRIPTIONS = auto()
     SUBSCRIPTION = auto()
     RULES = auto()
@@ -71,6 +74,8 @@ def resource_of(raw_path: str) -> Resource:
         return Resource(ResourceKind.ROOT, path)
     if not path or words[0] == RESERVED:
         return Resource(ResourceKind.NOTHING, path)
+    if (address := parse_address(quote(path))).sub_queue is not SubQueue.ACTIVE:
+        return replace(resource_of(quote(address.entity)), kind=ResourceKind.SUB_QUEUE, path=path, is_open=is_open)
     # From the right: the name of a topic may have any number of segments.
     if len(words) >= 5 and words[-2] == "rules" and words[-4] == "subscriptions":
         return Resource(ResourceKind.RULE, path, "/".join(parts[:-4]), parts[-3], parts[-1], is_open)

@@ -209,6 +209,12 @@ def test_any_path_is_a_target(path: str) -> None:
         ("/t/subscriptions/s/", Resource(ResourceKind.SUBSCRIPTION, "t/subscriptions/s", "t", "s", is_open=True)),
         ("/t/SUBSCRIPTIONS/s/rules", Resource(ResourceKind.RULES, "t/SUBSCRIPTIONS/s/rules", "t", "s")),
         ("/t/subscriptions/s/rules/r", Resource(ResourceKind.RULE, "t/subscriptions/s/rules/r", "t", "s", "r")),
+        ("/q/$deadletterqueue", Resource(ResourceKind.SUB_QUEUE, "q/$deadletterqueue", "q")),
+        (
+            "/t/subscriptions/s/$Transfer/$DeadLetterQueue",
+            Resource(ResourceKind.SUB_QUEUE, "t/subscriptions/s/$Transfer/$DeadLetterQueue", "t", "s"),
+        ),
+        ("/$DeadLetterQueue", Resource(ResourceKind.NOTHING, "$DeadLetterQueue")),
         ("/subscriptions", Resource(ResourceKind.ENTITY, "subscriptions", "subscriptions")),
     ],
 )

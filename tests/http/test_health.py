@@ -233,7 +233,7 @@ async def test_entities_of_the_names_of_other_endpoints_are_used_by_the_verbs_th
         (b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 200),
         (b"GET /emubus/v1/clock HTTP/1.1\r\nHost: localhost\r\n\r\n", 200),
         (b"GET /emubus/v1/none HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
-        (b"PATCH /q HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
+        (b"PATCH /q HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
         (b"GET /none HTTP/9.9\r\nHost: localhost\r\n\r\n", 400),
         (b"GET /emubus/v1/clock HTTP/9.9\r\nHost: localhost\r\n\r\n", 400),
         (b"no request\r\n\r\n", 400),

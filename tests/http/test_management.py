@@ -301,16 +301,57 @@ async def test_a_name_of_letters_digits_and_the_signs_of_names_is_taken(http: Ra
 async def test_paths_that_are_no_entity_are_not_found(http: Raw, path: str) -> None:
     for method in ("PUT", "DELETE"):
         answer = await http(method, path, entry("<QueueDescription/>") if method == "PUT" else None)
-        assert answer.status in (404, 405)
+        assert answer.status in (400, 404)
     assert (await http.get("/$Resources/queues")).titles == []
 
 
-async def test_methods_that_are_not_known_are_named(http: Raw) -> None:
-    answer = await http("PATCH", "/q")
-    assert (answer.status, answer.detail.split(" TrackingId")[0]) == (
-        405,
-        "The method 'PATCH' is not known here; GET, PUT, DELETE are.",
-    )
+MORE = "To know more visit https://aka.ms/sbResourceMgrExceptions. "
+VERBS = ("GET", "HEAD", "PUT", "DELETE", "POST", "PATCH", "OPTIONS", "MERGE")
+VERBS_OF = {
+    "/": ("GET", "HEAD"),
+    "/$NamespaceInfo": ("GET",),
+    "/$Resources/queues": ("GET",),
+    "/$Resources/topics": ("GET",),
+    "/q": ("GET", "PUT", "DELETE"),
+    "/q/$DeadLetterQueue": (),
+    "/q/$Transfer/$deadletterqueue": (),
+    "/t": ("GET", "PUT", "DELETE"),
+    "/t/subscriptions": ("GET",),
+    "/t/subscriptions/s": ("GET", "PUT", "DELETE"),
+    "/t/subscriptions/s/$DeadLetterQueue": (),
+    "/t/subscriptions/s/rules": ("GET",),
+    "/t/subscriptions/s/rules/r": ("GET", "PUT", "DELETE"),
+}
+"""Resources of administration, and the verbs that each has."""
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("path", VERBS_OF)
+async def test_a_verb_that_a_resource_does_not_have_is_refused_in_the_service_s_words(
+    http: Raw, path: str, verb: str
+) -> None:
+    for each, kind in (("/q", "Queue"), ("/t", "Topic"), ("/t/subscriptions/s", "Subscription")):
+        assert (await http.put(each, f"<{kind}Description/>")).status == 201
+    answer = await http(verb, path)
+    if verb in VERBS_OF[path]:
+        assert "HTTP verb" not in answer.text
+        return
+    assert answer.status == 400
+    if verb != "HEAD":
+        expected = f"The specified HTTP verb ({verb}) is not valid. {MORE}. TrackingId:"
+        assert answer.detail[: len(expected)] == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        ("/Q/$DeadLetterQueue", "Queue:Q"),
+        ("/Q/$Transfer/$DeadLetterQueue", "Queue:Q"),
+        ("/T/Subscriptions/s/$DeadLetterQueue", "Topic:T"),
+    ],
+)
+async def test_the_refusal_of_a_sub_queue_names_its_entity(http: Raw, path: str, named: str) -> None:
+    assert f", SystemTracker:sbemulatorns:{named}, Timestamp:" in (await http.get(path)).detail
 
 
 # ---------------------------------------------------------------- lists

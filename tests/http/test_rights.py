@@ -142,5 +142,5 @@ async def test_masked_frames_of_every_length_pass(guarded: Server, size: int) ->
 async def test_the_feed_of_public_services_needs_no_token(tmp_path: Path) -> None:
     async with running(tmp_path, Clock(start_at=NOW, frozen=True), auth="sas") as server, raw(server) as http:
         assert (await http("GET", "/")).status == 200
-        assert (await http("PUT", "/", "")).status == 405
+        assert (await http("PUT", "/", "")).status == 400
         assert (await http("GET", "/$Resources/queues")).status == 401

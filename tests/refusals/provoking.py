@@ -803,6 +803,10 @@ PROVOKE["an update of a queue that there is not", A] = create("/nothing", "Queue
 PROVOKE["a deletion of a queue that there is not", A] = lambda world: world.atom("DELETE", "/nothing")
 PROVOKE["subscriptions of a topic that there is not", A] = lambda world: world.atom("GET", "/nothing/Subscriptions")
 FILTER = "/$Resources/queues?$filter="
+PROVOKE["a sub-queue asked for as an entity of administration", A] = lambda world: world.atom(
+    "GET", "/q/$DeadLetterQueue"
+)
+PROVOKE["a verb that a resource of administration does not have", A] = lambda world: world.atom("POST", "/q")
 PROVOKE["a filter of a list that can't be parsed", A] = lambda world: world.atom("GET", f"{FILTER}path%20=%20'x'")
 PROVOKE["a filter of a list with another property", A] = lambda world: world.atom("GET", f"{FILTER}name%20eq%20'x'")
 PROVOKE["a ForwardTo of a queue that requires sessions", A] = create(

@@ -688,6 +688,20 @@ CONNECTIONS: Final = (
 
 DESCRIPTIONS: Final = (
     Row(
+        "a sub-queue asked for as an entity of administration",
+        "",
+        f"The specified HTTP verb (GET) is not valid. {MORE}",
+        "azure-sdk-for-net 36261; azure-sdk-for-python 1826 and azure-webjobs-sdk 67 without the address",
+        {A: 400},
+    ),
+    Row(
+        "a verb that a resource of administration does not have",
+        "",
+        f"The specified HTTP verb ({{verb}}) is not valid. {MORE}",
+        "azure-sdk-for-php 387, without the address, which azure-sdk-for-net 36261 has",
+        {A: 400},
+    ),
+    Row(
         "an update of a queue that there is not",
         "",
         "The Operation doesn't exist.",
@@ -1030,6 +1044,13 @@ LEFT_OUT: Final = (
         for name in _BASIC_PROPERTIES
     ),
     Row(
+        "a topic on Basic",
+        "",
+        "SubCode=40000. Cannot operate on type Topic because the namespace '{namespace}' is using 'Basic' tier.",
+        "spaarke-dev/spaarke, a deployment of 2026 (operator-followup-task071.md)",
+        left_out=BASIC,
+    ),
+    Row(
         "a DefaultMessageTimeToLive above 14 days on Basic",
         "",
         "The property value for 'DefaultMessageTimeToLive' must be between 00:00:01 and 14.00:00:00 when the namespace "
@@ -1109,13 +1130,6 @@ LEFT_OUT: Final = (
         "SubscriptionDescription, http://schemas.microsoft.com/netservices/2010/10/servicebus/connect.",
         "azure-sdk-for-node 177, 1420",
         left_out="last seen in 2017; the status is the same (404), and the words say which topic is missing",
-    ),
-    Row(
-        "a sub-queue asked for as an entity of administration",
-        "",
-        "The specified HTTP verb (GET) is not valid.",
-        "azure-webjobs-sdk 67",
-        left_out="seen in 2014 only",
     ),
     Row(
         "a receiver of what is no subscription",

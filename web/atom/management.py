@@ -46,7 +46,7 @@ from .feeds import ENTRY_TYPE, FEED_TYPE, FeedEntry, entry_markup, feed_markup, 
 from .fields import description_markup
 from .filters import OF_RULES, OF_SUBSCRIPTIONS, OF_TOP_LEVEL, EntityFacts, FilterProperty, filter_in
 from .parsing import bad, description_in, local_name
-from .refusals import too_large, unauthorized, wrong_characters
+from .refusals import too_large, unauthorized, wrong_characters, wrong_verb
 from .rules import KIND, rule_markup, rule_of
 from .views import view_of
 
@@ -100,8 +100,10 @@ class Management:
             log.exception("request failed", method=request.method, path=request.path)
             refusal = HttpRefusal(500, "SubCode=50000. Internal error; see the server's log.")
         system = f"{self._broker.name}{HOST_SUFFIX}:{target.path}"
-        if target.kind in BELOW_TOPICS:
+        if target.kind in BELOW_TOPICS or target.subscription:
             system = f"{self._broker.name}:Topic:{target.entity}"
+        elif target.kind is ResourceKind.SUB_QUEUE:  # azure-sdk-for-python 1826
+            system = f"{self._broker.name}:Queue:{target.entity}"
         client = f"administration at {request.remote}"
         self._broker.refusals.refused_because(client, target.path, str(refusal.status), refusal.detail)
         body = management_error_body(refusal, system, self._clock.now_ms())
@@ -113,7 +115,7 @@ class Management:
             raise HttpRefusal(404, NO_SERVICE)
         verb = verbs.get(request.method)
         if verb is None:
-            raise HttpRefusal(405, f"The method '{excerpt(request.method)}' is not known here; {', '.join(verbs)} are.")
+            raise wrong_verb(request.method)
         if target.is_open and target.kind not in LISTS:
             raise HttpRefusal(404, NO_SERVICE)
         address = f"/{quote(target.address)}"  # always taken as a path
@@ -470,6 +472,7 @@ VERBS: Final[Mapping[ResourceKind, Mapping[str, Verb]]] = {
         "PUT": Management.put_entity,
         "DELETE": Management.delete_entity,
     },
+    ResourceKind.SUB_QUEUE: {},  # has no description: its counts are those of its entity
     ResourceKind.SUBSCRIPTIONS: {"GET": Management.list_subscriptions},
     ResourceKind.SUBSCRIPTION: {
         "GET": Management.get_subscription,

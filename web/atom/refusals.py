@@ -10,7 +10,7 @@ from urllib.parse import quote
 from aiohttp import web
 
 from ...broker import service_errors
-from ..errors import HttpRefusal
+from ..errors import HttpRefusal, excerpt
 from ..limits import XML_BYTES_MAX
 from ..resources import Resource, ResourceKind
 
@@ -51,6 +51,11 @@ def wrong_characters(request: web.Request, target: Resource) -> HttpRefusal:
     address = f"{'sb' if is_below else request.scheme}://{request.host}/{path}{f'?{query}' if query else ''}"
     problem = service_errors.wrong_characters(address).description
     return HttpRefusal(400, problem if is_below else f"SubCode=40000. {problem}")
+
+
+def wrong_verb(method: str) -> HttpRefusal:
+    """What the service says to a verb that a resource does not have (azure-sdk-for-php 387, -net 36261)."""
+    return HttpRefusal(400, f"The specified HTTP verb ({excerpt(method)}) is not valid. {service_errors.RESOURCES}")
 
 
 def too_large() -> HttpRefusal:
