@@ -46,10 +46,11 @@ class Limits:
     refusal_pause_ms: int = 30
     """Between a refusal's attach and its detach for clients that need it: a few turns of their loop."""
 
-    deleted_pause_ms: int = 100
+    deleted_pause_ms: int = 1_000
     """Between the deletion of an entity and the detach of its receivers, in which a drain is answered: .NET drains when
-    it closes a receiver, and a detach that crosses the drain leaves it waiting for a minute. The service takes a while,
-    too; how long is not known."""
+    it closes a receiver, and a detach that crosses the drain leaves it waiting for a minute. With 100 ms one of 120
+    receivers waited so where two processors had twelve processes to run: the client read the answer to its deletion
+    140 ms late. The service takes a while, too; how long is not known."""
 
     ignored_bytes_max: int = 256 * KIB
     """What is read and thrown away behind our own close; with more we stop reading from the socket."""
