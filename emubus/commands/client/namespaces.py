@@ -37,22 +37,23 @@ def _namespace(parsed: Parsed) -> int:
         raise ConfigError("create and delete need the NAME of a namespace, list has none")
     if parsed.action != "create" and (parsed.profile or parsed.port):
         raise ConfigError(f"--profile and --port go with create, not with {parsed.action}")
+    at = "/namespaces" if parsed.name is None else f"/namespaces/{_name(parsed.name)}"
+    wanted = {"profile": parsed.profile, "port": _port_in(parsed.port)}
     if parsed.action == "delete":
         confirm(parsed, f"Delete the namespace {parsed.name} with everything in it")
     with connect(parsed) as api:
         if parsed.action == "list":
-            answer = api.get("/namespaces")
+            answer = api.get(at)
             rows = [
                 [each["name"], each["profile"], each["host"], each["port"] or "", "yes" if each["is_open"] else "no"]
                 for each in answer.parts("namespaces")
             ]
             show(parsed, answer, table(["NAMESPACE", "PROFILE", "HOST", "PORT", "OPEN"], rows))
             return EXIT_OK
-        at = f"/namespaces/{_name(parsed.name)}"
         if parsed.action == "delete":
             show(parsed, api.call("DELETE", at), [f"deleted {parsed.name}"])
             return EXIT_OK
-        answer = api.call("PUT", at, {"profile": parsed.profile, "port": _port_in(parsed.port)})
+        answer = api.call("PUT", at, wanted)
         own = f", port {answer['port']}" if answer["port"] else ""
         show(parsed, answer, [f"created {parsed.name}: {answer['host']}{own}"])
         return EXIT_OK
