@@ -168,7 +168,7 @@ class Connection(asyncio.Protocol):
         data, at, frames, flow, goes_on = self._unread, 0, self._frames, self._flow, True
         turn_end = self._turn_end if self._server.turns.is_alone else None
         if turn_end is not None:
-            turn_end.open()
+            turn_end.promise_run()
         try:
             if frames is not None and 0 < len(data) <= self._small_bytes and not (self._failed or self._closing):
                 if self._flush_scheduled:

@@ -404,7 +404,7 @@ class TurnEnd:
             asyncio.get_running_loop().call_soon(self._run_in_time)
             self._is_scheduled = True
 
-    def open(self) -> None:
+    def promise_run(self) -> None:
         """The caller promises a `run` in this turn, also after an error."""
         self._is_open = True
 

@@ -21,7 +21,7 @@ async def test_calls_are_made_by_the_run_or_in_the_next_turn() -> None:
     end = TurnEnd()
     end.call(lambda: made.append("first"))
     assert made == []
-    end.open()
+    end.promise_run()
     end.call(lambda: made.append("second"))
     end.run()
     assert made == ["first", "second"], "what waits for the turn goes with it"
@@ -41,7 +41,7 @@ async def test_a_call_that_comes_during_a_run_waits_for_the_next_turn() -> None:
         made.append("first")
         end.call(lambda: made.append("second"))
 
-    end.open()
+    end.promise_run()
     end.call(again)
     end.run()
     assert made == ["first"]
@@ -55,7 +55,7 @@ async def test_a_message_is_answered_within_the_run_of_one_that_is_alone(is_alon
     await loop_turns(3)  # the workers wait
     answers: list[BrokerError | None] = []
     if is_alone:
-        broker.turn_end.open()
+        broker.turn_end.promise_run()
     broker.open_sender("q", detached=print).send([encoded("m")], lambda positions, error: answers.append(error))
     assert answers == []
     if is_alone:
@@ -81,7 +81,7 @@ async def test_a_round_that_waits_is_ended_by_the_task_and_later_requests_by_the
             if len(answers) == 2:
                 both.set()
 
-        broker.turn_end.open()
+        broker.turn_end.promise_run()
         broker.open_sender("q", detached=print).send([encoded(body)], done)
         broker.turn_end.run()
 
@@ -103,7 +103,7 @@ async def test_a_fault_of_a_round_ends_the_worker_as_in_its_task(monkeypatch: py
         raise RuntimeError("broken on purpose")
 
     monkeypatch.setattr(worker._runner, "run", broken)
-    broker.turn_end.open()
+    broker.turn_end.promise_run()
     broker.open_sender("q", detached=print).send([encoded("m")], lambda positions, error: None)
     broker.turn_end.run()
     await loop_turns(3)

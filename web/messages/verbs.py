@@ -125,11 +125,11 @@ class PlanRun:
             case Verb.DELETE:
                 return await self._delete(batch)
             case Verb.COMPLETE:
-                return await self._end(batch, Complete())
+                return await self._lock_and_settle(batch, Complete())
             case Verb.DEAD_LETTER:
-                return await self._end(batch, DeadLetter(self._plan.reason, self._plan.description))
+                return await self._lock_and_settle(batch, DeadLetter(self._plan.reason, self._plan.description))
             case Verb.DEFER:
-                return await self._end(batch, Defer())
+                return await self._lock_and_settle(batch, Defer())
             case Verb.RESUBMIT:
                 return await self._resubmit(batch)
             case Verb.MOVE:
@@ -166,7 +166,7 @@ class PlanRun:
         return failures | {number: KEPT.format(text) for number, text in gone.items()}
 
     async def _delete(self, batch: Sequence[Seen]) -> Failures:
-        failures = await self._end(batch, Complete())
+        failures = await self._lock_and_settle(batch, Complete())
         busy = {number for number, text in failures.items() if text == NOT_FREE}
         waiting = [each for each in batch if each.sequence_number in busy and state_of(each.encoded) == SCHEDULED]
         cancelled = await self._each_scheduled(waiting, self._cancel)
@@ -179,7 +179,7 @@ class PlanRun:
 
     # ---- helpers
 
-    async def _end(self, batch: Sequence[Seen], outcome: Outcome) -> Failures:
+    async def _lock_and_settle(self, batch: Sequence[Seen], outcome: Outcome) -> Failures:
         """Lock messages and settle them, each by itself."""
         locked, held = await self._lock_batch(batch)
         failures = await self._settle(locked, outcome)

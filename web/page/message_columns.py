@@ -15,7 +15,7 @@ from .rendering import MessageView, instant, size
 _Cell = Callable[[MessageView], str]
 
 
-def _property(name: str) -> _Cell:
+def _property_cell(name: str) -> _Cell:
     return lambda view: dict(view.properties).get(name, "")
 
 
@@ -38,10 +38,10 @@ def _state(view: MessageView) -> str:
 
 
 COLUMNS: Final[Mapping[str, tuple[str, _Cell]]] = {
-    "id": ("MessageId", _property("message_id")),
-    "subject": ("Subject", _property("subject")),
-    "session": ("SessionId", _property("session_id")),
-    "correlation": ("CorrelationId", _property("correlation_id")),
+    "id": ("MessageId", _property_cell("message_id")),
+    "subject": ("Subject", _property_cell("subject")),
+    "session": ("SessionId", _property_cell("session_id")),
+    "correlation": ("CorrelationId", _property_cell("correlation_id")),
     "partition": ("Partition", lambda view: str(view.json["partition_id"])),
     "enqueued": ("Enqueued", lambda view: instant(view.json["enqueued_at"])),
     "expires": ("Expires", _expires),

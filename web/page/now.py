@@ -109,7 +109,7 @@ async def show(site: Site, request: web.Request) -> web.Response:
     refused = [_of_refusal(each) for each in site.broker.refusals.recent] if kind != ARRIVALS else []
     happened: list[Row] = []
     if kind != REFUSALS:
-        happened = await site.aside.run(partial(_of_story, story.entries()[-LOOKED_AT_MAX:], kind, sought.lower()))
+        happened = await site.aside.run(partial(_newest_rows, story.entries()[-LOOKED_AT_MAX:], kind, sought.lower()))
     refused = [each for each in refused if each.has(sought.lower())]
     rows = sorted([*happened, *refused], key=lambda each: each.at, reverse=True)[:ROWS_MAX]
     is_stored = bool(sought) and asked.checked("stored")
@@ -135,7 +135,7 @@ def _of_refusal(refusal: Refusal) -> Row:
     return Row(refusal.at, "refused", refusal.entity, text, True, remedy=refusal.remedy, by=refusal.client)
 
 
-def _of_story(entries: Sequence[Entry], kind: str, sought: str) -> list[Row]:
+def _newest_rows(entries: Sequence[Entry], kind: str, sought: str) -> list[Row]:
     """The newest events of a kind that have the text."""
     rows: list[Row] = []
     for entry in reversed(entries):
