@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -189,6 +191,60 @@ def test_bash_completes_commands_options_actions_values_entities_and_files(
         ["--amqp-port"],
         ["news", "news/all"],
     ]
+
+
+ONE_ANSWER = {
+    "emubus serve --amqp": "--amqp-port",
+    "emubus serve --profile pr": "premium",
+    "emubus clock fr": "freeze",
+    "emubus config ch": "check",
+    "emubus peek orde": "orders",
+    "emubus peek news/a": "news/all",
+    "emubus config check Conf": "Config.json",
+    "emubus check fol": "folder",
+}
+"""What is typed before the key, and the word that is there after it."""
+
+
+def by_zsh(zsh: str, script: Path) -> list[str]:
+    """The last words of all lines, by a zsh that has a terminal: completion works nowhere else."""
+    asks = [
+        "zmodload zsh/zpty",
+        f"zpty shell 'TERM=dumb {zsh} -f -i'",
+        f"zpty -w shell 'PS1=; autoload -U compinit; compinit -D -u; source {script}; print rea\"\"dy'",
+        "zpty -r -m shell seen '*ready*'",
+    ]
+    for line in ONE_ANSWER:
+        asks.append(f"zpty -w -n shell $'{line}\\t\\x01print -r -- done: \\n'")  # Ctrl+A: to the beginning
+        asks.append("zpty -r -m shell seen $'*\\ndone: *\\n*'; print -r -- $seen")
+    said = subprocess.run(
+        [zsh, "-f", "-c", "\n".join(asks)], capture_output=True, text=True, check=True, timeout=PROGRAM_S_MAX
+    ).stdout
+    return [line.split()[-1] for line in re.split(r"[\r\n]+", said) if line.startswith("done: ")]
+
+
+def by_fish(fish: str, script: Path) -> list[str]:
+    """The only word that fish offers for each line; it adds a description behind a tab."""
+    asks = [f"source {script}", *(f"complete -C '{line}'; echo next" for line in ONE_ANSWER)]
+    said = subprocess.run(
+        [fish, "--no-config", "-c", "\n".join(asks)], capture_output=True, text=True, check=True, timeout=PROGRAM_S_MAX
+    ).stdout
+    return [each.strip().partition("\t")[0] for each in said.split("next\n")[:-1]]
+
+
+def test_zsh_and_fish_complete_the_same_where_they_are_installed(
+    emubus: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    (tmp_path / "Config.json").touch()
+    (tmp_path / "folder").mkdir()
+    for name, ask in (("zsh", by_zsh), ("fish", by_fish)):
+        script = tmp_path / f"completion.{name}"
+        script.write_text(emubus.done("completion", name))
+        if (shell := shutil.which(name)) is not None:
+            words = [each.rstrip("/") for each in ask(shell, script)]  # zsh takes the slash back at the next key
+            assert dict(zip(ONE_ANSWER, words, strict=True)) == ONE_ANSWER, name
 
 
 @pytest.mark.parametrize(
