@@ -252,6 +252,8 @@ def _fail(prog: str, own: click.Command, error: click.UsageError) -> NoReturn:
         ctx = error.ctx or click.Context(own)
         known = [flag for each in own.get_params(ctx) if not getattr(each, "hidden", False) for flag in each.opts]
         text = f"there is no option {error.option_name}{suggestion(error.option_name, known)}"
+        if error.option_name[1:2].isdigit():
+            text = f"'{error.option_name}…' is no option, and no value here is negative"
     elif isinstance(error, click.MissingParameter) and error.param is not None:
         text = f"{error.param.make_metavar(error.ctx or click.Context(own))} is missing"
         if isinstance(own, _Made):

@@ -78,8 +78,10 @@ WORDS: Final = {
     "body": "BODY",
 }
 """How members of requests are called on the command line; others by their names, with spaces."""
+OF_MESSAGES: Final = ("session_id", "partition_key", "reply_to", "subject", "correlation_id", "content_type")
+"""Members of a message, which has an option of the same name for each: elsewhere a session is --session."""
 _RANGE: Final = re.compile(r"is \d+; it must be at least \d+ and at most \d+")
-_ALONE: Final = re.compile("^[a-z_]+(?= is )")
+_ALONE: Final = re.compile("^[a-z_]+(?= is | has \\d)")
 _MEMBER: Final = re.compile(r"\b(?:body|query|path)\.([a-z_]+(?:\[\d+\]|\.[a-z_-]+)*)")
 
 
@@ -94,6 +96,8 @@ def plain_words(text: str) -> str:
         is_span = is_span or last[-1] == "ms" or last[-1].endswith("_ms")
         if "set" in last[:-1]:
             return ".".join(last[last.index("set") + 1 :])  # a parameter, which has a name of its own
+        if last[0] == "messages" and last[-1] in OF_MESSAGES:
+            return f"--{last[-1].replace('_', '-')}"
         return WORDS.get(last[-1], last[-1].replace("_", " "))
 
     def alone(found: re.Match[str]) -> str:

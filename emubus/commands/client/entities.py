@@ -188,10 +188,11 @@ def properties_of(kind: str, given: Iterable[str]) -> dict[str, object]:
     for each in given:
         written, equals, text = each.partition("=")
         name = proper.get(written.strip().lower())
-        if not equals:
+        if not equals or not written.strip():
             raise ConfigError(f"--set is '{each}'; allowed is NAME=VALUE")
         if name is None:
-            raise ConfigError(f"a {kind} has no property '{written}'{suggestion(written, known)}")
+            remedy = suggestion(written, known) or f"; it has {', '.join(known)}"
+            raise ConfigError(f"a {kind} has no property '{written}'{remedy}")
         row = known[name]
         try:
             found[row.field] = READERS[row.value](Cursor(_node(name, row.value, text), name, "--set"))

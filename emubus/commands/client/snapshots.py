@@ -39,6 +39,8 @@ def add_snapshot(parser: Command) -> None:
 
 def _snapshot(parsed: Parsed) -> int:
     if (parsed.name is None) != (parsed.action == "list"):
+        if parsed.action == "list":
+            raise ConfigError(f"NAME is '{parsed.name}'; `emubus snapshot list` takes none, it lists all")
         raise ConfigError("every action but list needs the NAME of a snapshot")
     if parsed.action == "restore":
         confirm(parsed, f"Replace all entities and messages by those of {parsed.name}")
