@@ -118,6 +118,20 @@ def test_an_outage_that_begins_elsewhere_is_seen_and_said(tab: Tab, server: Emub
     expect(page.locator("#column-3")).to_contain_text("ok")
 
 
+def test_totals_say_what_an_outage_hides(tab: Tab, server: EmubusServer, name: str) -> None:
+    server.create(QueueDescription(name, enable_partitioning=True))
+    send(server, name, *(NewMessage(b"x") for _ in range(32)))
+    page = tab.open(at("entity", name))
+    server.begin_outage([3], OutageKind.DOWN)
+    expect(figure(page, "Active")).to_have_text("30 + ?")
+    expect(page.locator("main")).to_contain_text("? is what partition 3 holds: can't be reached.")
+    page.goto(f"/?find={name}")
+    expect(page.locator("main")).to_contain_text("In all: 30 + ? active")
+    server.end_outage([3])
+    page.goto(at("entity", name))
+    expect(figure(page, "Active")).to_have_text("32")
+
+
 def test_a_store_is_slow_for_a_time(tab: Tab, server: EmubusServer, name: str) -> None:
     server.create(QueueDescription(name, enable_partitioning=True))
     page = tab.open(at("entity", name))
@@ -222,6 +236,30 @@ def test_a_message_is_scheduled(tab: Tab, server: EmubusServer, name: str) -> No
     server.advance(20 * 60_000)
     page.goto(at("entity", name))
     expect(figure(page, "Active")).to_have_text("1")
+
+
+def test_the_next_due_message_is_delivered_now(tab: Tab, server: EmubusServer, name: str) -> None:
+    server.create(QueueDescription(name))
+    hour, now = 3_600_000, server.call(server.clock.now_ms)
+    due = ((2, b"second"), (1, b"first"), (3, b"third"))
+    send(server, name, *(NewMessage(text, scheduled_enqueue_at=now + hours * hour) for hours, text in due))
+    page = tab.open(f"{at('messages', name)}&order=due")
+    first = page.locator("table.messages summary").first
+    expect(first).to_contain_text("first")
+    first.click()
+    page.get_by_role("button", name="Deliver now").first.click()
+    expect(page.locator("#flash")).to_contain_text("1 of 1 message delivered now.")
+    assert counts(server, name) == {"active": 1, "scheduled": 2}
+    assert [each.text for each in server.peek(name) if each.state == "active"] == ["first"]
+
+
+def test_the_link_to_a_message_opens_it_in_another_tab(tab: Tab, server: EmubusServer, name: str) -> None:
+    server.create(QueueDescription(name))
+    send(server, name, *(NewMessage(f"order {number}".encode()) for number in range(9)))
+    page = tab.open(f"{at('messages', name)}&text=order+5")
+    page.locator("table.messages th.mono a").click()
+    other = tab.open(page.url)
+    expect(other.locator("table.messages details[open] summary")).to_have_text("order 5")
 
 
 def test_where_a_message_would_go_is_reported_without_sending_it(tab: Tab, server: EmubusServer, name: str) -> None:
