@@ -45,6 +45,9 @@ from .items import (
 from .memory import DuplicateMemory, Identity
 from .shapes import LOCK_MS, QUEUE, SUBSCRIPTION, TOPIC, Shape
 
+FORWARDED = "forwarded"
+"""The doubt of a dead letter that a receiver had when its target came: it goes there when the lock ends."""
+
 
 class Model:
     """The namespace as it should be; `now` follows the clock."""
@@ -309,10 +312,27 @@ class Model:
             if item.home == DEAD_LETTER and self.shapes[item.path].forward_dead_letters_to == shape.path
         ]
         for item in waiting:
-            if item.hops < HOPS_MAX and self._obstacle(item, shape.path, ()) is None:
-                moved = self._possibilities(self._forwarded(item, shape.path, buried=True), source=item)
+            if not self._goes_on(item):
+                continue
+            if item.lock_until:
+                item.doubts.add(FORWARDED)
+                continue
+            moved = self._possibilities(self._forwarded(item, shape.path, buried=True), source=item)
+            self.remove(item)
+            self._put(moved)
+
+    def _goes_on(self, item: Item) -> bool:
+        """Whether a dead letter is forwarded from where it is, once no receiver has it."""
+        target = self.shapes[item.path].forward_dead_letters_to if item.home == DEAD_LETTER else None
+        return target is not None and item.hops < HOPS_MAX and self._obstacle(item, target, ()) is None
+
+    def forward_freed(self) -> None:
+        """Dead letters whose locks have ended have gone where dead letters of their entity go."""
+        for item in self.all():
+            if item.doubts == {FORWARDED} and not item.lock_until:
+                moved = self.suppose(item, FORWARDED)
                 self.remove(item)
-                self._put(moved)
+                self._put(moved, since=self.rested_at)
 
     def bury(self, item: Item, reason: str | None) -> list[Item]:
         """A message becomes a dead letter, where it is or where dead letters go."""
@@ -358,6 +378,10 @@ class Model:
             return self.bury(gone.but(count=(least_count, high)), TOO_MANY_DELIVERIES)
         if what == "dead-lettered":
             return self.bury(gone, BY_CLIENT)
+        if what == FORWARDED:
+            target = self.shapes[item.path].forward_dead_letters_to
+            assert target is not None, "where dead letters go never changes"
+            return self._forwarded(gone, target, buried=True)
         if what in ("deferred", "claimed"):
             home = DEFERRED_HOMES.get(item.home, item.home)
             counted = home == DEFERRED
@@ -516,6 +540,9 @@ class Model:
         self._events.clear()
         self._memory.rested(self.now)
         self.rested_at = self.now
+        for item in self.all():
+            if item.lock_until and self._goes_on(item):
+                item.doubts.add(FORWARDED)
 
     # ---- locks
 

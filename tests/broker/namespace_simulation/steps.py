@@ -550,6 +550,7 @@ class Run:
         else:
             self.report("rest", f"after {STEPS_MAX} s: {len(self._pending)} answers are missing, or forwarding goes on")
         self.model.tick(self.world.clock.now_ms())
+        self.model.forward_freed()
         compare(self.model, self.world, self.tally, self.report)
         stored = self.world.states()
         for path, name in self.model.states:
