@@ -20,7 +20,7 @@ test-heavy: prepare $(VENV)/collected # comes first: Spark gives a worker ten se
 test-clients: prepare $(VENV)/collected
 	nice -n 5 $(BIN)/pytest -n 6 --dist loadgroup $(CLIENTS) $(ARGS)
 test-parts: $(VENV)/collected # takes what the others leave of the machine
-	nice -n 7 $(BIN)/pytest -n 4 --dist worksteal $(addprefix --ignore=,$(CLIENTS) $(HEAVY)) $(ARGS)
+	nice -n 7 $(BIN)/pytest -n 6 --dist worksteal $(addprefix --ignore=,$(CLIENTS) $(HEAVY)) $(ARGS)
 test-long: long-tests real-disks kill-rounds simulation try-dist conformance # hours
 long-tests: $(VENV)/installed # long forms of the tests that try by chance
 	EMUBUS_TEST_LONG=1 $(BIN)/pytest -n 2 $(LONG) $(ARGS)
@@ -29,6 +29,7 @@ real-disks: $(VENV)/installed # file systems that are full, frozen, aborted, gon
 kill-rounds: $(VENV)/installed # the broker and Spark's processes, killed a thousand times
 	$(BIN)/python -m tests.crash.namespace_rounds --rounds 1000
 	$(BIN)/python -m tests.spark.acceptance.kill_rounds
+	$(BIN)/python -m tests.spark.acceptance.cluster_kills
 simulation: $(VENV)/installed # the namespace against a model: ten million commands
 	$(BIN)/python -m tests.broker.namespace_simulation --commands 10000000 --jobs 2
 try-dist: dist # from the wheels to the first message

@@ -56,16 +56,20 @@ def following(offset: Any) -> dict[int, int]:
     return {} if offset is None else {int(each): int(each) << 48 | number for each, number in offset["p"].items()}
 
 
-def parquet_rows(folder: Path) -> list[Row]:
-    """The rows of all files that Spark's list of files has."""
+def parquet_files(folder: Path) -> list[str]:
+    """All files that Spark's list of files has."""
     listed: set[str] = set()
     for path in (folder / "_spark_metadata").glob("*"):
         if not path.name.startswith("."):
             listed |= {json.loads(line)["path"] for line in path.read_text().splitlines()[1:]}
+    return [unquote(urlsplit(url).path) for url in listed]
+
+
+def parquet_rows(folder: Path) -> list[Row]:
+    """The rows of these files."""
     rows: list[Row] = []
-    for url in listed:
-        table = parquet.read_table(unquote(urlsplit(url).path), columns=["sequenceNumber", "body"])
-        rows += _rows(table)
+    for file in parquet_files(folder):
+        rows += _rows(parquet.read_table(file, columns=["sequenceNumber", "body"]))
     return sorted(rows)
 
 

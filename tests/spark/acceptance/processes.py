@@ -159,7 +159,7 @@ class Broker:
         topics: Sequence[Mapping[str, object]] = (),
     ) -> None:
         self._children = children
-        self._port = free_port()
+        self.port = free_port()
         entities = [{"Name": name, "Properties": properties} for name, properties in queues.items()]
         namespaces = [{"Name": "sbemulatorns", "Queues": entities, "Topics": list(topics)}]
         config = {"UserConfig": {"Namespaces": namespaces, "Logging": {"Type": "Console"}}}
@@ -170,7 +170,7 @@ class Broker:
     def connection_string(self) -> str:
         """What clients want to know."""
         return (
-            f"Endpoint=sb://localhost:{self._port};SharedAccessKeyName=RootManageSharedAccessKey;"
+            f"Endpoint=sb://localhost:{self.port};SharedAccessKeyName=RootManageSharedAccessKey;"
             "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
         )
 
@@ -183,7 +183,7 @@ class Broker:
         folder = self._children.folder
         command = [sys.executable, "-P", "-m", "emubus", "serve", "--durability", "process", "--log-level", "info"]
         command += ["--data", str(folder / "data"), "--config", str(folder / "Config.json")]
-        child = self._children.start([*command, "--amqp-port", str(self._port), "--http-port", "0"])
+        child = self._children.start([*command, "--amqp-port", str(self.port), "--http-port", "0"])
         child.line_with("(Emulator Service is Successfully Up!)")
         return child
 
