@@ -142,15 +142,6 @@ def forwards_sessions(target: str) -> BrokerError:
     )
 
 
-def forwards_to_itself(name: str, target: str) -> BrokerError:
-    """ForwardTo or ForwardDeadLetteredMessagesTo (`name`) of the entity itself, in the words of .NET and Java."""
-    return BrokerError(
-        Condition.ARGUMENT_OUT_OF_RANGE,
-        f"Entity cannot have auto-forwarding policy to itself. {name} is {target!r}; allowed is another entity than "
-        f"this one. {RESOURCES}",
-    )
-
-
 def express_with_duplicates() -> BrokerError:
     """EnableExpress together with duplicate detection."""
     return BrokerError(

@@ -87,6 +87,18 @@ def is_rule_name(name: str, limits: Limits) -> bool:
     return limits.profile is Profile.RELAXED or _SUBSCRIPTION_NAME.fullmatch(name) is not None
 
 
+def forwards_to_itself(description: QueueDescription | SubscriptionDescription, path: str) -> list[Violation]:
+    """Return the forwarding properties that name the entity itself. The service accepts such an update."""
+    return [
+        Violation(label, repr(target), "another entity than this one")
+        for label, target in (
+            (NAMES["forward_to"], description.forward_to),
+            (NAMES["forward_dead_letters_to"], description.forward_dead_letters_to),
+        )
+        if target is not None and entity_key(strip_authority(target)) == entity_key(path)
+    ]
+
+
 def _of_queue(queue: QueueDescription, limits: Limits, is_new: bool) -> Iterator[Violation]:
     if is_new:
         yield from _entity_name(queue.name, limits)
@@ -243,12 +255,6 @@ def _receive_violations(entity: QueueDescription | SubscriptionDescription, limi
     if entity.forward_to is not None and entity.requires_session:
         refusal = service_errors.forwards_sessions(entity.forward_to)
         yield Violation(NAMES["forward_to"], repr(entity.forward_to), "none, as RequiresSession is true", refusal)
-    path = entity.name if isinstance(entity, QueueDescription) else entity.path
-    for field_name in ("forward_to", "forward_dead_letters_to"):
-        target: str | None = getattr(entity, field_name)
-        if target is not None and entity_key(strip_authority(target)) == entity_key(path):
-            itself = service_errors.forwards_to_itself(NAMES[field_name], target)
-            yield Violation(NAMES[field_name], repr(target), "another entity than this one", itself)
 
 
 def _common_violations(entity: EntityDescription, limits: Limits) -> Iterator[Violation]:

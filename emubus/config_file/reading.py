@@ -56,6 +56,7 @@ from ..broker.model.properties import SERVICE_NAMES, Value
 from ..broker.model.validation import (
     Violation,
     duration_range,
+    forwards_to_itself,
     queue_violations,
     rule_bytes,
     rule_violations,
@@ -272,7 +273,8 @@ class _Reader:
         queue = replace(queue, max_size_mb=self.size_mb(queue), authorization_rules=keys)
         places = {**members, **properties}
         queue = self.judged(queue, queue_violations, places)
-        _refuse(queue_violations(queue, self.limits), cursor, places, self.limits)
+        violations = queue_violations(queue, self.limits) + forwards_to_itself(queue, name)
+        _refuse(violations, cursor, places, self.limits)
         return queue
 
     def topic(self, cursor: Cursor) -> tuple[TopicDescription, list[SubscriptionDescription]]:
@@ -321,7 +323,9 @@ class _Reader:
                 subscription = replace(subscription, jms=properties[CLIENT].jms_subscription())
         places = {**members, **properties}
         subscription = self.judged(subscription, subscription_violations, places)
-        _refuse(subscription_violations(subscription, self.limits), cursor, places, self.limits)
+        violations = subscription_violations(subscription, self.limits)
+        violations += forwards_to_itself(subscription, subscription.path)
+        _refuse(violations, cursor, places, self.limits)
         return subscription
 
     def rule(self, cursor: Cursor) -> RuleDescription:

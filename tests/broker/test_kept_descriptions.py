@@ -261,11 +261,10 @@ async def test_what_two_queues_dead_letter_to_each_other_comes_to_rest() -> None
     assert forwarding_count(broker) == 0  # nobody tries it again and again
 
 
-async def test_two_queues_that_forward_to_each_other_dead_letter_after_four_hops() -> None:
+async def test_a_queue_that_forwards_to_itself_dead_letters_after_four_hops() -> None:
     broker = open_broker()
-    broker.administration.create(QueueDescription("there", forward_to="back"))
-    broker.administration.create(QueueDescription("back", forward_to="there"))
-    dead = Receiver(broker, "there/$DeadLetterQueue")
-    await send(broker, "there", encoded())
+    broker.administration.create(QueueDescription("q", forward_to="q"))
+    dead = Receiver(broker, "q/$DeadLetterQueue")
+    await send(broker, "q", encoded())
     (delivery,) = await dead.receive(1)
     assert read(delivery.payload).properties["DeadLetterReason"] == "MaxTransferHopCountExceeded"

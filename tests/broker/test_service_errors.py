@@ -96,11 +96,6 @@ OF_SERVICE = [
         "a ForwardTo of a queue that requires sessions",
         more=f"ForwardTo is 'q'; allowed is none, as RequiresSession is true. {RESOURCES}",
     ),
-    filled(
-        lambda: say.forwards_to_itself("ForwardTo", "q"),
-        "a ForwardTo of the entity itself",
-        more=f" ForwardTo is 'q'; allowed is another entity than this one. {RESOURCES}",
-    ),
     filled(lambda: say.message_size_out_of_range(1024, 102400), "a MaxMessageSizeInKilobytes above 100 MB on Premium"),
     filled(say.express_with_duplicates, "EnableExpress with duplicate detection"),
     filled(

@@ -833,7 +833,6 @@ PROVOKE["a ForwardDeadLetteredMessagesTo that leads nowhere", A] = create(
     "/new", "Queue", ForwardDeadLetteredMessagesTo="nowhere"
 )
 PROVOKE["an update to a ForwardTo that leads nowhere", A] = create("/q", "Queue", update=True, ForwardTo="nowhere")
-PROVOKE["a ForwardTo of the entity itself", A] = create("/q", "Queue", update=True, ForwardTo="q")
 for KIND, PATH, PROPERTIES in (
     ("Queue", "/q", ("RequiresSession", "RequiresDuplicateDetection", "EnablePartitioning")),
     ("Topic", "/t", ("RequiresDuplicateDetection", "EnablePartitioning")),

@@ -774,13 +774,6 @@ DESCRIPTIONS: Final = (
         {A: 400},
     ),
     Row(
-        "a ForwardTo of the entity itself",
-        "",
-        "Entity cannot have auto-forwarding policy to itself.*",
-        "azure-sdk-for-net and azure-sdk-for-java (their clients refuse it); NServiceBus.AzureServiceBus 737",
-        {A: 400},
-    ),
-    Row(
         "an update to a ForwardTo that leads nowhere",
         "",
         "The auto forwarding destination entity '{entity}' does not exist.*",
