@@ -9,7 +9,7 @@ import pytest
 
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.commands.client import exercise as command
-from emubus.kit import conditions
+from emubus.kit import verbs
 from emubus.kit.exercise import Step
 from emubus.testing import EmubusServer, RemoteEmubus
 from emubus.web.control.entities import PAGE_MAX
@@ -49,7 +49,7 @@ def test_an_exercise_counts_all_entities(
         return []
 
     monkeypatch.setattr(command, "steps", counting)
-    monkeypatch.setattr(conditions, "steps", counting)
+    monkeypatch.setattr(verbs, "steps", counting)
     emubus.done("exercise", "--report", str(tmp_path / "soak"))
     server.exercise()
     RemoteEmubus(f"http://127.0.0.1:{server.http_port}").exercise()

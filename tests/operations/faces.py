@@ -190,7 +190,7 @@ PUBLIC: Final = frozenset({ResourceKind.ROOT})
 def requests() -> list[Request]:
     """All that needs a right."""
     found = [Request(*route, needs) for route, needs in ROUTES.items() if isinstance(needs, Needs)]
-    for kind in VERBS.keys() - PUBLIC:
+    for kind in {kind for kind, verbs in VERBS.items() if verbs} - PUBLIC:
         verbs, (path, needs) = VERBS[kind], ATOM[kind]
         found += [Request(method, path, needs) for method in verbs]
     return found
