@@ -20,7 +20,7 @@ test-heavy: prepare $(VENV)/collected # comes first: Spark gives a worker ten se
 test-clients: prepare $(VENV)/collected
 	nice -n 5 $(BIN)/pytest -n 6 --dist loadgroup $(CLIENTS) $(ARGS)
 test-parts: $(VENV)/collected # takes what the others leave of the machine
-	nice -n 7 $(BIN)/pytest -n 6 --dist worksteal $(addprefix --ignore=,$(CLIENTS) $(HEAVY)) $(ARGS)
+	nice -n 7 $(BIN)/pytest -n 5 --dist worksteal $(addprefix --ignore=,$(CLIENTS) $(HEAVY)) $(ARGS)
 test-long: long-tests real-disks kill-rounds simulation try-dist conformance # hours
 long-tests: $(VENV)/installed # long forms of the tests that try by chance
 	EMUBUS_TEST_LONG=1 $(BIN)/pytest -n 2 $(LONG) $(ARGS)

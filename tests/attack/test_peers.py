@@ -22,7 +22,7 @@ from .peers import QUEUE, RULES, TOPIC, WORK
 from .test_strangers import COMPUTED_MS_MAX, END_S, Guarded, Sends, computed_ms, ready, result, start
 
 ROOT = Path(__file__).parents[2]
-SECONDS = rounds(0.3, 20.0)
+SECONDS = rounds(0.5, 20.0)
 ENTITIES = {
     "Queues": [{"Name": "watched"}, {"Name": QUEUE}],
     "Topics": [
@@ -69,7 +69,7 @@ def test_whatever_peers_do_all_the_time_they_hold_nobody_up(server: Guarded, kin
     command = [sys.executable, "-m", "tests.attack.peers", kind, str(server.port), str(SECONDS)]
     peers = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     ready(peers)
-    watcher = start("watcher.py", server.port, server.process.pid, SECONDS + 0.2)
+    watcher = start("watcher.py", server.port, server.process.pid, SECONDS + 0.5)
     ready(watcher)
     done = json.loads(peers.communicate("go\n", timeout=END_S)[0])
     sends: Sends = json.loads(result(watcher))
