@@ -153,7 +153,6 @@ CLIENT = [
     ("update orders --set Name=other", "'Name'", "it has Status, EnablePartitioning"),
     ("update orders --set =x", "'=x'", "allowed is NAME=VALUE"),
     ("update orders --set ForwardTo=nowhere", "'nowhere'", "does not exist"),
-    ("update orders --set ForwardTo=orders", "'orders'", "allowed is another entity"),
     ("update orders --set DefaultMessageTimeToLive=-1", "'-1'", "PT30S or never"),
     ("create queue q --set EnablePartitioning=maybe", '"maybe"', "it must be true or false"),
     ("create topic t --set LockDuration=PT30S", "'LockDuration'", "it has "),
