@@ -28,13 +28,13 @@ public class Survive {
         throw new IllegalStateException(order + " was not accepted");
     }
 
-    /** Until two receives in a row find nothing: one alone may be empty although there are messages. */
+    /** Until two receives in a row find nothing: one alone may be empty, while a link takes its time. */
     private static Set<String> process() throws InterruptedException {
         var done = new HashSet<String>(); // in a program: a table, written in one transaction with the work
         for (int empty = 0; empty < 2; ) {
             try (var receiver = BUILDER.receiver().queueName(QUEUE).disableAutoComplete().buildClient()) {
                 empty++;
-                for (var message : receiver.receiveMessages(10, Duration.ofSeconds(2))) {
+                for (var message : receiver.receiveMessages(10, Duration.ofSeconds(5))) {
                     empty = 0;
                     done.add(message.getMessageId()); // the work, unless it is done already
                     try {
