@@ -4,8 +4,8 @@
 
 A master and three workers, each a process with one executor of one core, read a queue of 16 partitions into Parquet
 files. Behind a batch an executor is killed, which its worker replaces, and behind another one a worker with its
-executor, so that two go on. Each sequence number must be in the files once. Prints what was read, how fast, and how
-much of it: the queue is filled before, so that the reader alone sets the speed.
+executor, so that two go on. Each sequence number must be in the files once. The queue is filled before, so that the
+reader alone sets the speed that is printed.
 """
 
 from __future__ import annotations
