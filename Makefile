@@ -49,9 +49,9 @@ site: $(VENV)/site # the documents, with search
 $(BIN)/python:
 	@$(PYTHON) tests/can_build.py
 	$(PYTHON) -m venv $(VENV) && $(BIN)/pip install --quiet --upgrade pip
-$(VENV)/installed: pyproject.toml $(wildcard amqp/wire/*.c broker/message/*.c storage/journal/*.c) | $(BIN)/python
+$(VENV)/installed: pyproject.toml $(wildcard amqp/wire/*.c broker/message/*.c codec/*.c storage/journal/*.c) | $(BIN)/python
 	$(BIN)/pip install --quiet --no-compile --editable '.[dev]' && touch $@
-$(VENV)/served: pyproject.toml $(wildcard amqp/wire/*.c broker/message/*.c storage/journal/*.c) | $(BIN)/python # the product alone
+$(VENV)/served: pyproject.toml $(wildcard amqp/wire/*.c broker/message/*.c codec/*.c storage/journal/*.c) | $(BIN)/python # the product alone
 	$(BIN)/pip install --quiet --no-compile --editable . && touch $@
 $(VENV)/site: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --no-compile --editable '.[site]' && touch $@

@@ -15,6 +15,7 @@ from struct import Struct
 from typing import Any, Final
 
 from .errors import DecodeError
+from .native import native_module
 from .skip import WIDTHS
 from .types import (
     Array,
@@ -68,6 +69,15 @@ def decode(data: bytes | memoryview, offset: int = 0, end: int | None = None) ->
 def decode_exactly(data: bytes, offset: int = 0, end: int | None = None) -> tuple[object, int]:
     """As `decode`, but maps come as `MapItems`, which keep every entry whatever its key."""
     return _decode_value(_EXACT_DECODERS, data, offset, len(data) if end is None else end, 0)
+
+
+def is_readable_in_python(data: bytes, offset: int, /) -> bool:
+    """Whether `decode` returns a value: for what others will decode, and this process does not need."""
+    try:
+        decode(data, offset)
+    except DecodeError:
+        return False
+    return True
 
 
 def _decode_value(table: _Table, data: bytes, pos: int, end: int, depth: int) -> tuple[object, int]:
@@ -282,3 +292,8 @@ def _decoders(map_of: _MapOf) -> _Table:
 
 _DECODERS: Final = _decoders(_dict_of)
 _EXACT_DECODERS: Final = _decoders(_map_items_of)
+
+is_readable = is_readable_in_python
+_native: Final = native_module(f"{__package__}._walk")
+if _native is not None:
+    is_readable = _native.is_readable

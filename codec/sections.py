@@ -8,6 +8,7 @@ Every function is pure. What is wrong with a peer's bytes comes out as `DecodeEr
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from struct import Struct
 from struct import error as StructError  # noqa: N812  (the standard name is a bare `error`)
 from typing import Final
@@ -15,6 +16,7 @@ from typing import Final
 from .decode import decode
 from .encode import encode, list_from_items, map_from_items
 from .errors import DecodeError
+from .native import native_module
 from .skip import skip
 from .types import Symbol, Ulong
 
@@ -93,6 +95,8 @@ def locate(data: bytes, *, mixed: bool = False) -> list[int] | None:
             pos += 4
         else:
             pos = skip(data, pos + 3)
+        if pos < end and rank == BODY and code != VALUE:
+            pos = sections_end(data, pos, code)  # there may be 200 000
         at[rank + 7] = pos
     if pos != end:
         raise DecodeError(end, f"the last section should end at {pos}")
@@ -106,27 +110,62 @@ def canonical(data: bytes) -> bytes:
     also for a section that comes twice, for a described value that is no section, and for two kinds of body. An empty
     data section beside another body is none: some senders write one whatever the body is.
     """
-    values: dict[int, list[bytes]] = {}
-    pos, end = 0, len(data)
-    while pos < end:
-        code, value_pos = _descriptor(data, pos)
-        _, symbol, constructors, repeatable = _SECTIONS[code]
-        if value_pos < end and data[value_pos] == 0x40 and code != VALUE:
-            pos = value_pos + 1
-            continue
-        if value_pos >= end or data[value_pos] not in constructors:
-            raise DecodeError(value_pos, f"not the value of a section {symbol}")
-        if code in values and not repeatable:
-            raise DecodeError(pos, f"a second section {symbol}")
-        stop = skip(data, value_pos)
-        values.setdefault(code, []).append(data[value_pos:stop])
-        pos = stop
-    bodies = [
-        code for code in values if _SECTIONS[code][0] == BODY and any(value not in _EMPTY for value in values[code])
-    ]
-    if len(bodies) > 1:
+    parts, body_count, stop = gather(data)
+    if stop < len(data):
+        raise _refusal(data, stop, parts)
+    if body_count > 1:
         raise DecodeError(0, "a message with more than one kind of body")
-    return b"".join(bytes((0, 0x53, code)) + value for code in sorted(values) for value in values[code])
+    return b"".join(parts[code] for code in sorted(parts))
+
+
+def gather_in_python(data: bytes, /) -> tuple[dict[int, bytes], int, int]:
+    """Return the sections of a message by code, descriptors in the usual form and those of a code together.
+
+    Also returns how many kinds of body have more than empty data, and where the first section is that can't be taken.
+    """
+    found: dict[int, list[bytes]] = {}
+    bodies = set[int]()
+    pos, end = 0, len(data)
+    with suppress(DecodeError):
+        while pos < end:
+            code, value_pos = _descriptor(data, pos)
+            rank, _, constructors, is_repeatable = _SECTIONS[code]
+            if data[value_pos : value_pos + 1] == b"\x40" and code != VALUE:
+                pos = value_pos + 1
+                continue
+            if value_pos >= end or data[value_pos] not in constructors or (code in found and not is_repeatable):
+                break
+            stop = skip(data, value_pos)
+            value = data[value_pos:stop]
+            found.setdefault(code, []).append(bytes((0, 0x53, code)) + value)
+            if rank == BODY and value not in _EMPTY:
+                bodies.add(code)
+            pos = stop
+    return {code: b"".join(sections) for code, sections in found.items()}, len(bodies), pos
+
+
+def _refusal(data: bytes, pos: int, seen: Collection[int]) -> DecodeError:
+    """Return what is wrong with the section at `pos`, behind those of the codes `seen`."""
+    try:
+        code, value_pos = _descriptor(data, pos)
+        _, symbol, constructors, is_repeatable = _SECTIONS[code]
+        if value_pos >= len(data) or data[value_pos] not in constructors:
+            return DecodeError(value_pos, f"not the value of a section {symbol}")
+        if code in seen and not is_repeatable:
+            return DecodeError(pos, f"a second section {symbol}")
+        skip(data, value_pos)
+    except DecodeError as error:
+        return error
+    raise AssertionError(f"nothing is wrong with the section at {pos}")
+
+
+def sections_end_in_python(data: bytes, pos: int, code: int, /) -> int:
+    """Return where the sections of a code that follow each other from `pos` on end: whole ones in the usual form."""
+    constructors, head = _SECTIONS[code][2], bytes((0, 0x53, code))
+    with suppress(DecodeError):
+        while data.startswith(head, pos) and data[pos + 3 : pos + 4] in constructors and pos + 3 < len(data):
+            pos = skip(data, pos + 3)
+    return pos
 
 
 def _descriptor(data: bytes, pos: int) -> tuple[int, int]:
@@ -172,22 +211,35 @@ def data_sections_max(data: bytes) -> int:
 
 def data_sections(data: bytes) -> list[bytes]:
     """Return what the data sections of a message hold, ignoring its other sections. Raises DecodeError."""
+    found, stop = find_data_sections(data)
+    if stop < len(data):
+        code, value_pos = _descriptor(data, stop)
+        skip(data, value_pos)
+        assert code == DATA, f"nothing is wrong with the section at {stop}"
+        raise DecodeError(value_pos, "a data section that holds no binary")
+    return found
+
+
+def find_data_sections_in_python(data: bytes, /) -> tuple[list[bytes], int]:
+    """Return what the data sections of a message hold, and where the first section is that can't be read."""
     found: list[bytes] = []
     pos, end = 0, len(data)
-    while pos < end:
-        if data.startswith(b"\x00\x53\x75", pos):
-            code, value_pos = DATA, pos + 3
-        elif data.startswith(_ULONG_DATA, pos):
-            code, value_pos = DATA, pos + 10
-        else:
-            code, value_pos = _descriptor(data, pos)
-        pos = skip(data, value_pos)
-        if code == DATA:
-            constructor = data[value_pos]
-            if constructor not in _BINARY:
-                raise DecodeError(value_pos, "a data section that holds no binary")
-            found.append(data[value_pos + (2 if constructor == _BINARY[0] else 5) : pos])
-    return found
+    with suppress(DecodeError):
+        while pos < end:
+            if data.startswith(b"\x00\x53\x75", pos):
+                code, value_pos = DATA, pos + 3
+            elif data.startswith(_ULONG_DATA, pos):
+                code, value_pos = DATA, pos + 10
+            else:
+                code, value_pos = _descriptor(data, pos)
+            stop = skip(data, value_pos)
+            if code == DATA:
+                constructor = data[value_pos]
+                if constructor not in _BINARY:
+                    break
+                found.append(data[value_pos + (2 if constructor == _BINARY[0] else 5) : stop])
+            pos = stop
+    return found, pos
 
 
 def section_at(data: bytes, pos: int) -> tuple[int, int, int, int]:
@@ -341,3 +393,9 @@ def map_with_encoded(data: bytes, start: int, stop: int, entries: Entries, remov
     for encoded in missing.values():
         pieces += encoded
     return map_from_items(kept_count + 2 * len(missing), b"".join(pieces))
+
+
+gather, find_data_sections, sections_end = gather_in_python, find_data_sections_in_python, sections_end_in_python
+_native: Final = native_module(f"{__package__}._walk")
+if _native is not None:
+    gather, find_data_sections, sections_end = _native.gather, _native.data_sections, _native.sections_end

@@ -9,6 +9,7 @@ import sys
 
 from emubus.amqp.wire import loops
 from emubus.broker.message import delivered, scan
+from emubus.codec import skip
 from emubus.codec.native import PURE_PYTHON_VARIABLE
 from emubus.data_folder import JOURNAL_WRITER
 from emubus.storage import PythonWriter
@@ -27,13 +28,15 @@ FILES = (
     "tests/amqp/test_transactions.py",
     "tests/broker/test_delivered.py",
     "tests/broker/test_scan.py",
+    "tests/codec/test_values.py",
 )
 CHOSEN = """
 from emubus.amqp.wire import loops
 from emubus.broker.message import delivered, scan
+from emubus.codec import skip
 from emubus.data_folder import JOURNAL_WRITER
 from emubus.storage import PythonWriter
-print(loops.IS_NATIVE, delivered.IS_NATIVE, scan.IS_NATIVE, JOURNAL_WRITER is not PythonWriter)
+print(loops.IS_NATIVE, delivered.IS_NATIVE, scan.IS_NATIVE, skip.IS_NATIVE, JOURNAL_WRITER is not PythonWriter)
 """
 
 
@@ -50,12 +53,12 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_functions_in_c_are_built_where_there_is_a_compiler() -> None:
-    chosen = loops.IS_NATIVE, delivered.IS_NATIVE, scan.IS_NATIVE, JOURNAL_WRITER is not PythonWriter
+    chosen = loops.IS_NATIVE, delivered.IS_NATIVE, scan.IS_NATIVE, skip.IS_NATIVE, JOURNAL_WRITER is not PythonWriter
     assert all(chosen) or shutil.which("cc") is None
 
 
 def test_the_variable_leaves_the_functions_in_c_out() -> None:
-    assert run("-c", CHOSEN).stdout.split() == ["False"] * 4
+    assert run("-c", CHOSEN).stdout.split() == ["False"] * 5
 
 
 def test_the_same_tests_pass_in_python_alone() -> None:

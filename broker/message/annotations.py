@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from ...codec.decode import decode
+from ...codec.decode import decode, is_readable
 from ...codec.errors import DecodeError
 from ...codec.sections import open_items
 from ...codec.skip import skip
@@ -48,6 +48,9 @@ BROKER_ANNOTATIONS: Final = frozenset(name.decode() for name, owner in _OWNERS.i
 INSTANT_MAX: Final = 253_402_300_799_999
 """The last millisecond of the year 9999."""
 
+_PREFIX: Final = b"x-opt-"
+assert all(name.startswith(_PREFIX) for name in _OWNERS), "where no key begins so, none has a meaning"
+
 _LOCK_TOKEN: Final = b"x-opt-lock-token"
 _STRINGS: Final = b"\xa1\xa3\xb1\xb3"
 _BINARIES: Final = b"\xa0\xb0"  # Python's SDK resends strings as binary; a string's constructor is one higher
@@ -66,6 +69,9 @@ def read_annotations(data: bytes, start: int, stop: int) -> Annotations:
     Raises DecodeError, and BrokerError (INVALID_FIELD) for a value of the wrong type.
     """
     count, pos = open_items(data, start + 3)
+    if data.find(_PREFIX, pos, stop) < 0:  # a peer may send 20 000 of its own
+        _check_end(count, skip(data, pos, count), start, stop)
+        return count, data[pos:stop], None, None, None
     kept_from, kept = pos, list[bytes]()
     kept_count = count
     partition_key: str | None = None
@@ -109,8 +115,12 @@ def read_delivery_annotations(data: bytes, start: int, stop: int) -> tuple[int, 
     Returns the number of keys and values and their bytes, None if there are none. Raises DecodeError, also for a
     malformed value, because receivers decode all delivery annotations to read the lock token.
     """
-    decode(data, start + 3)
+    if not is_readable(data, start + 3):
+        decode(data, start + 3)  # raises
     count, pos = open_items(data, start + 3)
+    if data.find(_LOCK_TOKEN, pos, stop) < 0:
+        _check_end(count, skip(data, pos, count), start, stop)
+        return (count, data[pos:stop]) if count else None
     kept: list[bytes] = []
     for _ in range(count >> 1):
         value_pos = skip(data, pos)

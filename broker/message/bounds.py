@@ -21,6 +21,9 @@ from ..lazy_dataclass import dataclass
 IDENTIFIER_CHARS_MAX: Final = 128
 """The service's limit of message id, session id and partition key, in characters (of a binary message id: bytes)."""
 
+ITEMS_SKIPPED: Final = 64
+"""Items that are passed at once while no large one is among them: a peer may send 20 000."""
+
 _KEYS: Final = {0: "message-id", 10: "group-id"}  # by their positions in the properties list [AMQP 3.2.4]
 _TEXTS: Final = b"\xa1\xa3\xb1\xb3"
 
@@ -63,7 +66,7 @@ def check_bounds(data: bytes, at: list[int], keys: Mapping[str, str | None], bou
     for name, key in keys.items():
         if key is not None and len(key) > bounds.key_length_max:
             raise _too_long(name, len(key), bounds.key_length_max)
-    for position, start, stop in _fields(data, at):
+    for position, start, stop in _fields(data, at, max(_KEYS) + 1):
         if position in _KEYS and stop - start > bounds.key_length_max:
             value, _ = decode(data, start)
             if isinstance(value, str | bytes) and len(value) > bounds.key_length_max:
@@ -76,17 +79,13 @@ def check_properties(data: bytes, at: list[int], bounds: MessageBounds) -> None:
 
     The size of all properties is that of the sections before the body [SB: service-bus-quotas].
     """
-    size_bytes = len(data) - sum(at[rank + 7] - at[rank] for rank in (BODY, FOOTER))
-    if size_bytes > bounds.properties_bytes_max:
-        raise service_errors.properties_too_large(
-            "All properties of the message", size_bytes, bounds.properties_bytes_max
-        )
-    if size_bytes <= bounds.property_bytes_max:
+    if check_size(data, at, bounds) <= bounds.property_bytes_max:
         return
-    for position, start, stop in _fields(data, at):
+    for position, start, stop in _large_items(data, at, PROPERTIES, bounds.property_bytes_max):
         _check_property(f"Field {position} of the message's properties", data, start, stop, bounds)
-    for name, start, stop in _application_properties(data, at):
-        _check_property(f"The application property {name}", data, start, stop, bounds)
+    for position, start, stop in _large_items(data, at, APPLICATION_PROPERTIES, bounds.property_bytes_max):
+        if position & 1:  # a value; its key lies before it
+            _check_property(f"The application property {_key(data, at, position - 1)}", data, start, stop, bounds)
 
 
 def changes_refusal(changes: Mapping[str, object], bounds: MessageBounds) -> BrokerError | None:
@@ -110,24 +109,49 @@ def _check_property(name: str, data: bytes, start: int, stop: int, bounds: Messa
         raise service_errors.properties_too_large(name, size_bytes, bounds.property_bytes_max)
 
 
-def _fields(data: bytes, at: list[int]) -> Iterator[tuple[int, int, int]]:
-    """Yield position, start and end of each field of the properties section."""
+def _fields(data: bytes, at: list[int], count_max: int) -> Iterator[tuple[int, int, int]]:
+    """Yield position, start and end of each of the first fields of the properties section."""
     if at[PROPERTIES + 7]:
         count, pos = open_items(data, at[PROPERTIES] + 3)
-        for position in range(count):
+        for position in range(min(count, count_max)):
             start, pos = pos, skip(data, pos)
             yield position, start, pos
 
 
-def _application_properties(data: bytes, at: list[int]) -> Iterator[tuple[str, int, int]]:
-    """Yield the quoted name, and start and end of the value, of each application property."""
-    if at[APPLICATION_PROPERTIES + 7]:
-        count, pos = open_items(data, at[APPLICATION_PROPERTIES] + 3)
-        for _ in range(count >> 1):
-            start = skip(data, pos)
-            key = data[pos + (2 if data[pos] < 0xB0 else 5) : start] if data[pos] in _TEXTS else b""
-            pos = skip(data, start)
-            yield f"'{key.decode(errors='replace'):.60}'", start, pos
+def check_size(data: bytes, at: list[int], bounds: MessageBounds) -> int:
+    """Return the bytes of all properties; BrokerError (INTERNAL_ERROR) if they are too large.
+
+    To be asked before any of them is decoded: what a peer may make us decode ends here.
+    """
+    size_bytes = len(data) - sum(at[rank + 7] - at[rank] for rank in (BODY, FOOTER))
+    if size_bytes > bounds.properties_bytes_max:
+        raise service_errors.properties_too_large(
+            "All properties of the message", size_bytes, bounds.properties_bytes_max
+        )
+    return size_bytes
+
+
+def _large_items(data: bytes, at: list[int], section: int, bytes_max: int) -> Iterator[tuple[int, int, int]]:
+    """Yield position, start and end of each item of a section that may have more bytes than `bytes_max`."""
+    if not at[section + 7]:
+        return
+    count, pos = open_items(data, at[section] + 3)
+    for first in range(0, count, ITEMS_SKIPPED):
+        item_count = min(ITEMS_SKIPPED, count - first)
+        start, pos = pos, skip(data, pos, item_count)
+        if pos - start > bytes_max:
+            for position in range(first, first + item_count):
+                stop = skip(data, start)
+                yield position, start, stop
+                start = stop
+
+
+def _key(data: bytes, at: list[int], position: int) -> str:
+    """The application properties' item at `position`, quoted."""
+    _, first = open_items(data, at[APPLICATION_PROPERTIES] + 3)
+    start = skip(data, first, position)
+    key = data[start + (2 if data[start] < 0xB0 else 5) : skip(data, start)] if data[start] in _TEXTS else b""
+    return f"'{key.decode(errors='replace'):.60}'"
 
 
 def _too_long(name: str, length: int, length_max: int) -> BrokerError:

@@ -11,10 +11,13 @@ from typing import Final, NamedTuple
 
 from ...codec.decode import decode
 from ...codec.errors import DecodeError
-from ...codec.types import Described, Ubyte, Uint
+from ...codec.sections import check_items, open_items
+from ...codec.types import Ubyte, Uint
 
 _CACHED_MAX: Final = 1024
 _CACHED_BYTES_MAX: Final = 40  # keeps the cache small; usual headers have 5 to 25 bytes
+_FIELDS: Final = 5  # the last is the delivery count [AMQP 3.2.1]
+_LISTS: Final = b"\x45\xc0\xd0"
 _BOOLEANS: Final = {None: b"\x40", True: b"\x41", False: b"\x42"}
 
 
@@ -36,11 +39,14 @@ def read_header(section: bytes) -> Header:
 
 
 def _read(section: bytes) -> Header:
-    described, _ = decode(section)
-    fields = described.value if isinstance(described, Described) else None
-    if not isinstance(fields, list):
+    if section[3] not in _LISTS:
         raise DecodeError(0, "the header is not a list")
-    durable, priority, ttl_ms, first_acquirer = (*fields[:4], None, None, None, None)[:4]
+    check_items(section, 0, len(section))
+    count, pos = open_items(section, 3)
+    fields: list[object] = [None] * _FIELDS
+    for position in range(min(count, _FIELDS)):  # a peer may send a million, and those behind have no meaning
+        fields[position], pos = decode(section, pos)
+    durable, priority, ttl_ms, first_acquirer, _ = fields
     if not (
         isinstance(durable, bool | None)
         and isinstance(priority, Ubyte | None)

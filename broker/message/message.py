@@ -41,7 +41,7 @@ from .. import service_errors
 from ..errors import BrokerError, Condition, EmptyBatchError, decode_refusal
 from ..ids import new_message_id
 from .annotations import NO_ANNOTATIONS, Annotations, identifier, read_annotations, read_delivery_annotations, value_at
-from .bounds import STANDARD_BOUNDS, MessageBounds, check_bounds
+from .bounds import STANDARD_BOUNDS, MessageBounds, check_bounds, check_size
 from .header import NO_HEADER, header_start, read_header
 from .scan import scan
 from .stored_form import DELIVERY_HEAD, FORM_HEAD, PLAIN, WITH_DELIVERY_ANNOTATIONS, named_values
@@ -392,6 +392,7 @@ def parse_sent(data: bytes, bounds: MessageBounds = STANDARD_BOUNDS) -> Message:
 def _parse_unusual(data: bytes, bounds: MessageBounds) -> Message:
     """Parse and judge a message that `scan` has not taken. Raises DecodeError, IndexError, BrokerError."""
     usual, at = _canonical(data)
+    check_size(usual, at, bounds)
     has_id = _has_message_id(usual, at)
     parsed = Parsed(usual, at) if has_id else Parsed(*_with_message_id(usual, at, new_message_id()))
     assert parsed.annotations is not None

@@ -63,7 +63,8 @@ def functions_in_c(names: set[str]) -> set[str]:
 def test_the_wheel_holds_the_functions_in_c(wheel_names: set[str]) -> None:
     of_messages = {"emubus/broker/message/_delivered", "emubus/broker/message/_scan"}
     of_storage = {"emubus/storage/journal/_writing"}
-    assert functions_in_c(wheel_names) == {"emubus/amqp/wire/_delivery_loops"} | of_messages | of_storage
+    of_the_wire = {"emubus/amqp/wire/_delivery_loops", "emubus/codec/_walk"}
+    assert functions_in_c(wheel_names) == of_the_wire | of_messages | of_storage
 
 
 def test_without_a_compiler_the_wheel_holds_python_alone(tmp_path: Path) -> None:
