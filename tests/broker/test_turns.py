@@ -26,12 +26,15 @@ class Loop:
         self.now_us = 0
         self.lost_us = 0
         """What other programs had of the processor: the stopwatch counts it, too."""
+        self.lose_us = 0
+        """What they take of it while somebody works."""
         self.order: list[str] = []
         self.turns = Turns(SLICE_US, TURN_US, STRANGERS_US, lambda: self.now_us + self.lost_us, lambda: self.now_us)
 
     def works(self, name: str, us: int) -> None:
         self.order.append(name)
         self.now_us += us
+        self.lost_us += self.lose_us
 
     async def turn(self, count: int = 1) -> list[str]:
         """Who works in so many turns of the event loop."""
@@ -95,6 +98,21 @@ async def test_a_peer_that_has_used_little_comes_before_all_that_have_used_much(
     for _ in range(20):
         assert light.take()
         assert "light" in await loop.turn(2)
+
+
+async def test_a_peer_that_has_little_comes_before_newcomers_although_the_machine_was_busy() -> None:
+    loop = Loop()
+    light = Peer(loop, "light", slice_us=50)
+    light.take()
+    for _ in range(10):
+        loop.lose_us = 2_000  # with each slice
+        light.take()
+        await loop.turn()
+    loop.lose_us = 0
+    for number in range(40):
+        Peer(loop, f"new{number}", 2, 20_000).take()
+    assert light.take()
+    assert "light" in await loop.turn(2)
 
 
 async def test_peers_get_equal_time_whatever_their_slices_take() -> None:
