@@ -20,7 +20,19 @@ import pytest
 from emubus.broker.access import sign
 
 from ..rounds import rounds
-from .test_strangers import COMPUTED_MS_MAX, MEMORY_MIB_MAX, SECONDS, Guarded, Sends, computed_ms, ready, result, start
+from .test_strangers import (
+    COMPUTED_MS_MAX,
+    MEMORY_MIB_MAX,
+    SECONDS,
+    Figures,
+    Guarded,
+    Sends,
+    computed_ms,
+    judge,
+    ready,
+    result,
+    start,
+)
 
 THREADS = 6
 KEY = base64.b64encode(b"RootManageSharedAccessKey:SAS_KEY_VALUE").decode()
@@ -142,44 +154,46 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 @pytest.mark.xdist_group("attack")
 @pytest.mark.parametrize("kind", rounds(SHORT, tuple(WORK)))
 def test_work_over_http_delays_nobody_and_fills_no_memory(server: Guarded, kind: str, slowness: float) -> None:
-    judge(server, kind, WORK[kind], slowness, allowed=range(500))
+    work_beside_sends(server, kind, WORK[kind], slowness, allowed=range(500))
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("attack")
 @pytest.mark.parametrize("kind", rounds(("queues as XML",), tuple(LISTS)))
 def test_a_list_of_many_entities_delays_nobody(crowded: Guarded, kind: str, slowness: float) -> None:
-    judge(crowded, kind, LISTS[kind], slowness, allowed=[200])
+    work_beside_sends(crowded, kind, LISTS[kind], slowness, allowed=[200])
 
 
-def judge(
+def work_beside_sends(
     server: Guarded, kind: str, request: Callable[[int], Request], slowness: float, *, allowed: Container[int]
 ) -> None:
-    server.forget_memory()
-    watcher = start("watcher.py", server.port, server.process.pid, SECONDS + 1)
-    ready(watcher)
-    statuses: list[int] = []
-    ends = time.monotonic() + SECONDS
+    def attempt() -> Figures:
+        server.forget_memory()
+        watcher = start("watcher.py", server.port, server.process.pid, SECONDS + 1)
+        ready(watcher)
+        statuses: list[int] = []
+        ends = time.monotonic() + SECONDS
 
-    def work(first: int) -> None:
-        number = first
-        # On a busy machine all answers of that time may be 503, for work that takes too long.
-        while time.monotonic() < ends or (first == 0 and not any(each in allowed for each in statuses)):
-            with suppress(
-                OSError, http.client.HTTPException
-            ):  # the server may close a connection: that holds it up, too
-                statuses.append(ask(server.port, request(number)))
-            number += THREADS
+        def work(first: int) -> None:
+            number = first
+            # On a busy machine all answers of that time may be 503, for work that takes too long.
+            while time.monotonic() < ends or (first == 0 and not any(each in allowed for each in statuses)):
+                with suppress(
+                    OSError, http.client.HTTPException
+                ):  # the server may close a connection: that holds it up, too
+                    statuses.append(ask(server.port, request(number)))
+                number += THREADS
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    sends: Sends = json.loads(result(watcher))
-    for thread in threads:
-        thread.join()
-    figures = {"computed_ms": round(computed_ms(sends)), "memory_mib": server.memory_mib}
-    sys.stdout.write(json.dumps({"kind": kind, **figures, "requests": len(statuses), "sends": len(sends)}) + "\n")
-    assert [each for each in statuses if each not in allowed and each != 503] == []
-    assert any(each in allowed for each in statuses)
-    assert figures["computed_ms"] < COMPUTED_MS_MAX * slowness, figures
-    assert figures["memory_mib"] < MEMORY_MIB_MAX, figures
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        sends: Sends = json.loads(result(watcher))
+        for thread in threads:
+            thread.join()
+        figures = {"computed_ms": round(computed_ms(sends)), "memory_mib": server.memory_mib}
+        sys.stdout.write(json.dumps({"kind": kind, **figures, "requests": len(statuses), "sends": len(sends)}) + "\n")
+        assert [each for each in statuses if each not in allowed and each != 503] == []
+        assert any(each in allowed for each in statuses)
+        return figures
+
+    judge(server, attempt, {"computed_ms": COMPUTED_MS_MAX * slowness, "memory_mib": MEMORY_MIB_MAX})
