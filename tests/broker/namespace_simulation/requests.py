@@ -176,6 +176,8 @@ class Requests:
             return
         if shape.forward_to is not None:
             return
+        if command.home == "dead letters" and shape.forward_dead_letters_to and not run.model.calm:
+            return  # behind one whose store fails, others wait in the dead-letter queue, and would be deleted
         suffix, sub_queue = SUB_QUEUES[command.home]
         home = PEEK_HOMES[sub_queue][0]
         before = [row for row in run.world.rows() if (row.path, row.home) == (command.of, home)]
