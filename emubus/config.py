@@ -29,9 +29,9 @@ from .options import (
     Option,
     Values,
     file_path,
-    found_option,
     names,
     non_empty,
+    option_with_source,
     port,
     ports,
     read_option,
@@ -188,7 +188,7 @@ class Config:
 # ---------------------------------------------------------------- the options
 
 
-def _partitions(text: str) -> int | None:
+def _parse_partitions(text: str) -> int | None:
     if text == "none":
         return None
     if text not in map(str, PREMIUM_PARTITION_COUNTS):
@@ -196,14 +196,14 @@ def _partitions(text: str) -> int | None:
     return int(text)
 
 
-def _failpoint(text: str) -> Failpoint:
+def _parse_failpoint(text: str) -> Failpoint:
     name, _, occurrence = text.partition(":")
     if name not in FAILPOINT_NAMES or not (occurrence.isascii() and occurrence.isdecimal() and int(occurrence)):
         raise ValueError(f"NAME:N with a NAME of {', '.join(FAILPOINT_NAMES)} and an N of 1 or more")
     return Failpoint(name, int(occurrence))
 
 
-def _roles(text: str) -> tuple[RoleAssignment, ...]:
+def _parse_roles(text: str) -> tuple[RoleAssignment, ...]:
     found = []
     for part in text.split(","):
         client, _, rest = part.strip().partition(":")
@@ -217,7 +217,7 @@ def _roles(text: str) -> tuple[RoleAssignment, ...]:
     return tuple(found)
 
 
-def _suggestion(text: str, known: Iterable[str], cutoff: float) -> str:
+def _suggest_known(text: str, known: Iterable[str], cutoff: float) -> str:
     from difflib import get_close_matches  # only for a mistake
 
     close = get_close_matches(text, list(known), n=1, cutoff=cutoff)
@@ -227,7 +227,7 @@ def _suggestion(text: str, known: Iterable[str], cutoff: float) -> str:
 def _one_of(kind: type[StrEnum]) -> Callable[[str], StrEnum]:
     def parse(text: str) -> StrEnum:
         if text not in list(kind):
-            raise ValueError(f"{', '.join(kind)}{_suggestion(text, kind, 0.6)}")
+            raise ValueError(f"{', '.join(kind)}{_suggest_known(text, kind, 0.6)}")
         return kind(text)
 
     return parse
@@ -241,7 +241,7 @@ class AskedNamespace(NamedTuple):
     port: int | None
 
 
-def _namespaces(text: str) -> tuple[AskedNamespace, ...]:
+def _parse_namespaces(text: str) -> tuple[AskedNamespace, ...]:
     found: list[AskedNamespace] = []
     for each in text.split(","):
         rest, at, port_text = each.strip().partition("@")
@@ -323,7 +323,7 @@ OPTIONS: Final[tuple[Option[object], ...]] = (
     ),
     Option(
         "namespace",
-        _namespaces,
+        _parse_namespaces,
         "NAME",
         "a namespace, with its profile and a port of its own; may be repeated. Clients reach it as NAME.localhost. "
         "Without a Config.json the first one named is the server's first, which all other host names mean",
@@ -332,7 +332,7 @@ OPTIONS: Final[tuple[Option[object], ...]] = (
     ),
     Option(
         "premium_partitions",
-        _partitions,
+        _parse_partitions,
         "N",
         "with --profile premium: number of partitions of the namespace; none: not partitioned",
         "none",
@@ -351,7 +351,7 @@ OPTIONS: Final[tuple[Option[object], ...]] = (
     ),
     Option(
         "roles",
-        _roles,
+        _parse_roles,
         "LIST",
         "with --auth rbac: roles of identities, CLIENT:ROLE or CLIENT:ROLE:ENTITY, separated by commas; a ROLE is "
         f"{', '.join(each.short for each in Role)}",
@@ -437,7 +437,7 @@ OPTIONS: Final[tuple[Option[object], ...]] = (
     Option("seed", whole, "N", "with --conditions: the seed of their chance (0)", "0", is_hidden=True),
     Option(
         "failpoint",
-        _failpoint,
+        _parse_failpoint,
         "NAME:N",
         "for tests: kill the process (SIGKILL) the N-th time that this step of a commit is reached: "
         f"{', '.join(FAILPOINT_NAMES)}",
@@ -459,7 +459,7 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
     variables = variables_of_process() if environment is None else environment
     values = read_options(OPTIONS, arguments, variables)
     is_given = read_option(PROFILE_IF_GIVEN, arguments, variables) is not None
-    set_by = {option.name: found_option(option, arguments, variables)[0] for option in OPTIONS}
+    set_by = {option.name: option_with_source(option, arguments, variables)[0] for option in OPTIONS}
     partitions, partitions_by = values.maybe("premium_partitions", int), set_by["premium_partitions"]
     limits = limits_of(values.of("profile", Profile), partitions, partitions_by)
     asked: tuple[AskedNamespace, ...] = values.maybe("namespace", tuple) or ()
@@ -483,7 +483,7 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
     if fresh and durability is Durability.NONE:
         none = f"{set_by['durability']} none"
         raise ConfigError(f"{set_by['fresh']} empties the data folder, but {none} has no data folder: leave one out")
-    _ports_differ(values, set_by, asked)
+    _refuse_equal_ports(values, set_by, asked)
     return Config(
         topology=found.topology,
         limits=found.limits or limits,
@@ -497,7 +497,7 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
         amqp_port=values.of("amqp_port", int),
         http_port=values.of("http_port", int),
         auth=values.of("auth", Auth),
-        keys=_keys(found.keys, values.maybe("sas_key", str)),
+        keys=_keys_with_default(found.keys, values.maybe("sas_key", str)),
         identities=found.identities,
         roles=(*found.roles, *(values.maybe("roles", tuple) or ())),
         tls=values.of("tls", Tls),
@@ -515,15 +515,15 @@ def load_config(arguments: Mapping[str, str | None], environment: Mapping[str, s
         story_a_second=STORY_EVENTS_A_SECOND,
         service_only=bool(values["service_only"]),
         otlp=values.maybe("otlp", str),
-        more_namespaces=_more(found, asked, limits, values.maybe("sas_key", str), set_by["namespace"]),
-        new_keys=_keys((), values.maybe("sas_key", str)),
-        notes=tuple(_notes(variables)),
-        warnings=(*found.warnings, *_without_effect(values, arguments, variables)),
+        more_namespaces=_further_namespaces(found, asked, limits, values.maybe("sas_key", str), set_by["namespace"]),
+        new_keys=_keys_with_default((), values.maybe("sas_key", str)),
+        notes=tuple(_notes_on_variables(variables)),
+        warnings=(*found.warnings, *_options_without_effect(values, arguments, variables)),
         set_by=set_by,
     )
 
 
-def _ports_differ(values: Values, set_by: Mapping[str, str], asked: Iterable[AskedNamespace]) -> None:
+def _refuse_equal_ports(values: Values, set_by: Mapping[str, str], asked: Iterable[AskedNamespace]) -> None:
     """ConfigError for a port that two options take, or one takes twice."""
     taken = [(set_by[name], values.of(name, int)) for name in ("amqp_port", "http_port")]
     taken += [(set_by["tls_port"], each) for each in values.maybe("tls_port", tuple) or ()]
@@ -536,21 +536,23 @@ def _ports_differ(values: Values, set_by: Mapping[str, str], asked: Iterable[Ask
         by[number] = what
 
 
-def _without_effect(values: Values, arguments: Mapping[str, str | None], variables: Mapping[str, str]) -> Iterator[str]:
+def _options_without_effect(
+    values: Values, arguments: Mapping[str, str | None], variables: Mapping[str, str]
+) -> Iterator[str]:
     """A line for each setting that another one leaves without an effect."""
     if values["tls_port"] is not None and values.of("tls", Tls) is Tls.OFF and values["tls_cert"] is None:
-        flag, text = found_option(OPTIONS_BY_NAME["tls_port"], arguments, variables)
+        flag, text = option_with_source(OPTIONS_BY_NAME["tls_port"], arguments, variables)
         yield f"{flag} {text}: without --tls dev or --tls-cert these ports accept plain connections only"
     if values["sas_key"] is not None and values.of("auth", Auth) is Auth.NONE:
-        flag, _ = found_option(OPTIONS_BY_NAME["sas_key"], arguments, variables)
+        flag, _ = option_with_source(OPTIONS_BY_NAME["sas_key"], arguments, variables)
         yield f"{flag} has no effect: every key is accepted; --auth sas verifies it"
     if not values["conditions"]:
-        flag, text = found_option(OPTIONS_BY_NAME["seed"], arguments, variables)
+        flag, text = option_with_source(OPTIONS_BY_NAME["seed"], arguments, variables)
         if text is not None:
             remedy = "give --conditions, too; `emubus condition begin` has a --seed of its own"
             yield f"{flag} {text} has no effect: no condition begins at the start; {remedy}"
     if values["roles"] is not None and values.of("auth", Auth) is not Auth.RBAC:
-        flag, _ = found_option(OPTIONS_BY_NAME["roles"], arguments, variables)
+        flag, _ = option_with_source(OPTIONS_BY_NAME["roles"], arguments, variables)
         yield f"{flag} has no effect: identities are not asked for their roles; --auth rbac does"
 
 
@@ -577,11 +579,11 @@ class Entities(NamedTuple):
     roles: tuple[RoleAssignment, ...] = ()
 
 
-def _more(
+def _further_namespaces(
     found: Entities, asked: Iterable[AskedNamespace], limits: Limits, sas_key: str | None, flag: str
 ) -> tuple[NamespaceConfig, ...]:
     """The namespaces besides the first: those of the file, and those of `--namespace`. ConfigError."""
-    more = {each.name.lower(): replace(each, keys=_keys(each.keys, sas_key)) for each in found.more}
+    more = {each.name.lower(): replace(each, keys=_keys_with_default(each.keys, sas_key)) for each in found.more}
     for each in asked:
         if each.name.key == found.topology.namespace.lower():
             raise ConfigError(f"{flag} {each.name} is the first of the Config.json: set its Profile there")
@@ -623,7 +625,7 @@ def _entities(
         raise ConfigError(f"{' and '.join(chosen)} exclude each other: give one of them")
     if not chosen:
         return _mounted_entities(limits, takes_profile)
-    found = _with_source(_of_source(chosen[0], queues, inline, named, limits, takes_profile), chosen[0])
+    found = _with_source(_entities_of_source(chosen[0], queues, inline, named, limits, takes_profile), chosen[0])
     if _is_there(MOUNTED_CONFIG_FILE) and named != MOUNTED_CONFIG_FILE:
         note = f"{MOUNTED_CONFIG_FILE} is not used: the entities are from {found.source}"
         return found._replace(warnings=(note, *found.warnings))
@@ -656,7 +658,7 @@ def _mounted_entities(limits: Limits, takes_profile: bool) -> Entities:
     """
     path, folder = MOUNTED_CONFIG_FILE, MOUNTED_CONFIG_FILE.parent
     if _is_there(path):
-        return _with_source(_read(path, limits, takes_profile), str(path))
+        return _with_source(_read_entities(path, limits, takes_profile), str(path))
     default = Entities(Topology(queues=(_default_queue(limits),)))
     try:
         others = sorted(each.name for each in folder.iterdir())
@@ -674,7 +676,7 @@ def _mounted_entities(limits: Limits, takes_profile: bool) -> Entities:
     raise ConfigError(f"{folder} has no {path.name}, but {shown}: {remedy}, or give --config FILE or --queues LIST")
 
 
-def _of_source(
+def _entities_of_source(
     flag: str, queues: str | None, inline: str | None, named: Path | None, limits: Limits, takes_profile: bool
 ) -> Entities:
     """The entities of the one source that is given, which `flag` names."""
@@ -686,17 +688,17 @@ def _of_source(
         except ValueError as error:
             raise ConfigError(f"{flag} {error}") from error
     if inline:
-        return _read(inline, limits, takes_profile)
+        return _read_entities(inline, limits, takes_profile)
     assert named is not None
     try:
-        return _read(named, limits, takes_profile)
+        return _read_entities(named, limits, takes_profile)
     except ConfigError as error:
         if flag == OPTIONS_BY_NAME["config"].flag:
             raise
         raise ConfigError(f"{error} ({flag} names the file)") from error  # its name is not on the command line
 
 
-def _read(source: Path | str, limits: Limits, takes_profile: bool) -> Entities:
+def _read_entities(source: Path | str, limits: Limits, takes_profile: bool) -> Entities:
     """The entities of a file or of a text."""
     # Here and not above, because a start without a file needs neither the schema nor the grammar of SQL filters.
     from .config_file.cursor import ConfigFileError
@@ -735,7 +737,7 @@ def _default_queue(limits: Limits) -> QueueDescription:
     return QueueDescription("queue.1", **defaults_of(QueueDescription, limits))
 
 
-def _keys(from_file: tuple[SharedKey, ...], sas_key: str | None) -> tuple[SharedKey, ...]:
+def _keys_with_default(from_file: tuple[SharedKey, ...], sas_key: str | None) -> tuple[SharedKey, ...]:
     """The keys of the file, and the root key: from the setting, the file, or the default."""
     is_root = [key.name == DEFAULT_KEY_NAME and key.scope is None for key in from_file]
     if not any(is_root):
@@ -762,7 +764,7 @@ def _tls_files(values: Values, set_by: Mapping[str, str]) -> tuple[Path, Path] |
     return certificate, key
 
 
-def _notes(variables: Mapping[str, str]) -> list[str]:
+def _notes_on_variables(variables: Mapping[str, str]) -> list[str]:
     notes: list[str] = []
     unused = [name for name in MICROSOFT_ONLY_VARIABLES if variables.get(name)]
     if unused:
@@ -770,7 +772,7 @@ def _notes(variables: Mapping[str, str]) -> list[str]:
     known = {JSON_VARIABLE, *(variable for option in OPTIONS for variable in option.variables)}
     for name in sorted(variables):
         if name.startswith("EMUBUS_") and name not in known:
-            suggestion = _suggestion(name, known, 0.85)
+            suggestion = _suggest_known(name, known, 0.85)
             if suggestion:
                 notes.append(f"{name} is not a setting of emubus{suggestion}")
     return notes

@@ -153,7 +153,7 @@ def variables_of_process() -> Mapping[str, str]:
     return os.environ
 
 
-def found_option(
+def option_with_source(
     option: Option[object], arguments: Mapping[str, str | None], environment: Mapping[str, str] | None = None
 ) -> tuple[str, str | None]:
     """The flag or variable that sets an option, and its text; the flag and None if nothing does."""
@@ -170,7 +170,7 @@ def read_option(
     option: Option[T], arguments: Mapping[str, str | None], environment: Mapping[str, str] | None = None
 ) -> T | None:
     """The value of one option; None if it is not set and has no default. ConfigError if it is not allowed."""
-    source, text = found_option(option, arguments, environment)
+    source, text = option_with_source(option, arguments, environment)
     if text is None:
         text = option.default
     if text is None:

@@ -97,12 +97,14 @@ class Snapshots:
                 try:
                     found.append(_read(folder, SnapshotName(folder.name)))
                 except (OSError, ValueError, KeyError, TypeError) as error:
-                    self._skip(folder, "snapshot skipped: unreadable", str(error))
+                    self._log_skipped(folder, "snapshot skipped: unreadable", str(error))
                 except BrokerError as error:  # a name that an older release took; a folder's name is its snapshot's
-                    self._skip(folder, "snapshot skipped: its name", error.description, remedy="rename the folder")
+                    self._log_skipped(
+                        folder, "snapshot skipped: its name", error.description, remedy="rename the folder"
+                    )
         return sorted(found, key=lambda each: (each.taken_at, each.name))
 
-    def _skip(self, folder: Path, event: str, cause: str, **more: str) -> None:
+    def _log_skipped(self, folder: Path, event: str, cause: str, **more: str) -> None:
         """Log once why a folder is no snapshot: the page lists them every second."""
         if folder.name not in self._skipped:
             self._skipped.add(folder.name)

@@ -96,7 +96,7 @@ class Sampler:
     # ---- samples
 
     @property
-    def second(self) -> int:
+    def present_second(self) -> int:
         """The present second since the start."""
         return (self._clock.stopwatch_us() - self._began_us) // 1_000_000
 
@@ -163,14 +163,14 @@ class Sampler:
         if series is None:
             return {}
         found: Span = SPANS[span]
-        return {name: series.last(name, found, self.second) for name in series.names}
+        return {name: series.last(name, found, self.present_second) for name in series.names}
 
     def rates(self, path: str) -> Rates:
         """The rates of an entity; they are known without a series, too."""
         if self._rates is None:
             return Rates(None, None, ())
         series = self._entities.get(path)
-        history = () if series is None else series.last("in", LATELY, self.second)
+        history = () if series is None else series.last("in", LATELY, self.present_second)
         return Rates(*self._rates.get(path, (0.0, 0.0)), [each for each in history if each is not None])
 
 

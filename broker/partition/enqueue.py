@@ -79,7 +79,7 @@ class EnqueueHandlers:
         error = self.refusal(messages, turn, request.total_bytes())
         if error is None:
             forms = list(filter(None, map(form_of, messages)))
-            if request.numbered is None and self._appends(messages, forms):
+            if request.numbered is None and self._only_appends(messages, forms):
                 self._append(request, forms, turn)
             else:
                 numbers = self.store_all(messages, turn, origin=request)
@@ -100,7 +100,7 @@ class EnqueueHandlers:
                 self._note_refused(part, error, turn)
             turn.effects.append((partial(part.ended, part), error))
 
-    def _appends(self, messages: Sequence[Message], forms: Sequence[bytes]) -> bool:
+    def _only_appends(self, messages: Sequence[Message], forms: Sequence[bytes]) -> bool:
         """Whether the messages only go to the end of the ready queue; `forms` are those of the ones that have one."""
         description = self._state.ref.description
         return (
@@ -116,7 +116,7 @@ class EnqueueHandlers:
         turn.note(EventKind.REFUSED, ref, nowhere, run.messages, reason=error.description, by=run.by)
 
     def _append(self, request: Send, forms: Sequence[bytes], turn: Turn) -> None:
-        """Store messages that `_appends` approved: `store_all` for a run, at a lower cost for each message."""
+        """Store messages that `_only_appends` approved: `store_all` for a run, at a lower cost for each message."""
         state, messages = self._state, request.messages
         state.mark_used(turn.now)
         number, rows = state.put_new(messages, forms, turn)

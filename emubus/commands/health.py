@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Final
 
 from ..exits import EXIT_FAILED, EXIT_OK
-from ..options import HOST, HTTP_PORT, found_option, read_default
+from ..options import HOST, HTTP_PORT, option_with_source, read_default
 from ..terminal import one_line, reason_of, write_errors, write_json, write_lines, write_notes
 from .declaring import Command, Parsed
 
@@ -80,7 +80,7 @@ def run(parsed: Parsed) -> int:
 
 def _elsewhere(port: int) -> tuple[str, int] | None:
     """Host and port of the server that a command without options means, if it is on another port."""
-    if found_option(HOST, {})[1] is not None or found_option(HTTP_PORT, {})[1] is not None:
+    if option_with_source(HOST, {})[1] is not None or option_with_source(HTTP_PORT, {})[1] is not None:
         return None
     from pathlib import Path
     from urllib.parse import urlsplit

@@ -133,7 +133,7 @@ async def test_a_forwarded_message_that_fails_is_dead_lettered_or_stays_alone(
 async def test_requests_of_others_in_the_batch_are_stored(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = open_broker(QueueDescription("q"), clock=clock)
     fail_with_poison(monkeypatch)
-    monkeypatch.setattr(EnqueueHandlers, "_appends", lambda *_: False)
+    monkeypatch.setattr(EnqueueHandlers, "_only_appends", lambda *_: False)
     with every_level(), capture_logs() as logs:
         sends = [
             send(broker, "q", encoded("x", id=POISON if number % 10 == 3 else str(number))) for number in range(50)

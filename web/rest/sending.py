@@ -34,10 +34,10 @@ async def encoded_in(request: web.Request, sender: Sender, now: int) -> tuple[by
     try:
         if is_batch:
             body = await body_of(request, sender.batch_bytes_max * BATCH_JSON_FACTOR)
-            return await request.app[ASIDE].run(lambda: _batch(body, now), len(body)), True
+            return await request.app[ASIDE].run(lambda: _encode_batch(body, now), len(body)), True
         single = _single_message_headers(request)
         body = await body_of(request, sender.message_bytes_max)
-        return _message(body, *single, now).encoded(), False
+        return _new_message(body, *single, now).encoded(), False
     except (TypeError, ValueError) as error:  # half a surrogate pair, a content type beyond ASCII
         raise HttpRefusal(400, f"The message can't be encoded: {excerpt(str(error))}.") from None
 
@@ -101,7 +101,7 @@ def _custom_properties(request: web.Request) -> dict[str, object]:
     return found
 
 
-def _message(
+def _new_message(
     body: bytes,
     broker_properties: BrokerProperties,
     content_type: str | None,
@@ -125,7 +125,7 @@ def _message(
 # ---- batches
 
 
-def _batch(body: bytes, now: int) -> bytes:
+def _encode_batch(body: bytes, now: int) -> bytes:
     """The delivery of a batch. HttpRefusal, TypeError, ValueError."""
     return envelope([message.encoded() for message in _batch_messages(body, now)])
 
@@ -147,7 +147,7 @@ def _batch_message(number: int, found: object, now: int) -> NewMessage:
         properties = read(_object_member(found, "BrokerProperties"), BATCH_PROPERTIES)
         users = _object_member(found, "UserProperties")
         values = {name: _user_value(name, value) for name, value in users.items() if value is not None}
-        return _message(_batch_body(found), properties, None, values, now)
+        return _new_message(_batch_body(found), properties, None, values, now)
     except HttpRefusal as refusal:
         raise HttpRefusal(refusal.status, f"Message {number} of the batch is invalid: {refusal.detail}") from None
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from ...broker.access import DEFAULT_KEY, sign
 from ...broker.clock import Clock
 from ...exits import EXIT_OK
-from ...options import ConfigError, Option, found_option, port, read_default
+from ...options import ConfigError, Option, option_with_source, port, read_default
 from ..declaring import Command, Parsed
 from .address import Address, add_server_options, address_of
 from .output import add_json, show, span_ms, span_text
@@ -62,7 +62,7 @@ def _connection_string(parsed: Parsed) -> int:
 def _amqp_port(parsed: Parsed, address: Address) -> int:
     """What is typed, what the environment says, what the server has told, or the default."""
     given = {"amqp_port": parsed.amqp_port}
-    if address.amqp_port is not None and found_option(AMQP_PORT, given)[1] is None:
+    if address.amqp_port is not None and option_with_source(AMQP_PORT, given)[1] is None:
         return address.amqp_port
     return read_default(AMQP_PORT, given)
 

@@ -18,8 +18,8 @@ from ...options import (
     ConfigError,
     Option,
     file_path,
-    found_option,
     non_empty,
+    option_with_source,
     read_default,
     read_option,
     variables_of_process,
@@ -143,7 +143,7 @@ def _server_of(parsed: Parsed) -> Address:
     parts = urlsplit(url)
     host = parts.hostname or DEFAULT_HOST
     if given is not None and _host_key(given.host) != _host_key(host):
-        one, other = (found_option(each, typed, variables)[0] for each in (URL, CONNECTION_STRING))
+        one, other = (option_with_source(each, typed, variables)[0] for each in (URL, CONNECTION_STRING))
         raise ConfigError(f"{one} names the server {host}, and {other} names {given.host}: give the one that is meant")
     if given is None and key is None and (known := read_option(CONNECTION_STRING, {})) is not None:
         # The key of a variable is for the server that it names.
@@ -151,7 +151,7 @@ def _server_of(parsed: Parsed) -> Address:
     try:
         port = parts.port or DEFAULT_PORTS[parts.scheme]
     except ValueError as error:
-        source = found_option(URL, typed, variables)[0]
+        source = option_with_source(URL, typed, variables)[0]
         raise ConfigError(f"{source} is {url!r}; allowed is a port from 0 to 65535") from error
     return Address(parts.scheme, host, port, key_name, key, ca_file)
 
@@ -166,7 +166,7 @@ def _found_here() -> Address:
     ConfigError: several run, and nothing tells which is meant.
     """
     default = Address("http", DEFAULT_HOST, read_default(HTTP_PORT, {}), KEY_NAME, None, None, is_named=False)
-    if found_option(HTTP_PORT, {})[1] is not None:
+    if option_with_source(HTTP_PORT, {})[1] is not None:
         return default
     from ...running import nearest, servers  # only for a command that names no server
 
