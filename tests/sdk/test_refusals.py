@@ -28,7 +28,7 @@ def test_a_message_session_that_is_held_cannot_be_locked(sdk: Sdk, sessions: str
     for _ in range(2):
         with pytest.raises(SdkError) as refused:
             sdk.accept_session(sessions, "a", wait_ms=WAIT_MS)
-        assert refused.value.kind == "session-cannot-be-locked"
+        assert refused.value.kind == "session-cannot-be-locked", str(refused.value)
     message = holder.receive_one()
     holder.complete(message)
     holder.close()

@@ -37,7 +37,7 @@ def test_a_session_is_handed_over_by_its_token_with_what_was_delivered(premium: 
     first.set_state(b"state")
     with pytest.raises(SdkError) as refused:
         premium.accept_session(QUEUE, "s", shared=True)
-    assert refused.value.kind == "session-cannot-be-locked"
+    assert refused.value.kind == "session-cannot-be-locked", str(refused.value)
     second = premium.accept_session(QUEUE, "s", shared=True, lock_token=first.lock_token)
     assert (second.session_id, second.lock_token, second.state()) == ("s", first.lock_token, b"state")
     second.complete_of(first, delivered)
@@ -57,12 +57,12 @@ def test_a_wrong_token_and_a_session_locked_exclusively_open_nothing(premium: Sd
     for lock_token in ("00000000-0000-0000-0000-000000000001", None):
         with pytest.raises(SdkError) as refused:
             premium.accept_session(QUEUE, "s", shared=True, lock_token=lock_token)
-        assert refused.value.kind == "session-cannot-be-locked"
+        assert refused.value.kind == "session-cannot-be-locked", str(refused.value)
     assert shared.receive_one().body == "x"
     premium.accept_session(QUEUE, "exclusive")
     with pytest.raises(SdkError) as refused:
         premium.accept_session(QUEUE, "exclusive", shared=True)
-    assert refused.value.kind == "session-cannot-be-locked"
+    assert refused.value.kind == "session-cannot-be-locked", str(refused.value)
 
 
 @partitioned_only
