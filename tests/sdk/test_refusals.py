@@ -11,7 +11,7 @@ from .features import everyone, partitioned_only
 
 pytestmark = [pytest.mark.sdk, everyone]
 
-WAIT_MS = 20_000  # both are refused at once: this bounds what a busy machine may take for a connection
+WAIT_MS = 60_000  # both are refused at once: this bounds what a busy machine may take for a connection
 MISSING = "there-is-no-such-queue"
 
 
