@@ -18,7 +18,7 @@ from emubus.codec.skip import IS_NATIVE
 PROPERTIES_BYTES, MESSAGE_BYTES = 60_000, 1_000_000
 TURN_S = 0.015 if IS_NATIVE else 3.0
 """A step of the loop at most [aside.py]; the slowest shape takes two thirds of it. Without a compiler nothing is
-promised: that one takes 1.4 s."""
+promised: sections of two kinds in turns take 1.2 s."""
 COUNT = 5
 
 EMPTY_DATA, EMPTY_SEQUENCE, NULL = b"\xa0\0", b"\x45", b"\x40"
