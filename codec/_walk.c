@@ -193,7 +193,7 @@ static bool may_hold(uint8_t code, uint8_t constructor)
     }
 }
 
-/* Reads the section at `start`, whose value is of its kind or null; false for what is none, or is cut off. */
+/* Finds where the section at `start` ends, whatever its value is; false for what is none, or is cut off. */
 static bool read_section(const uint8_t *data, uint64_t size, uint64_t start, section_t *found)
 {
     found->start = found->value = start;
