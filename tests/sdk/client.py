@@ -22,12 +22,12 @@ Mode = Literal["peek-lock", "receive-and-delete"]
 SubQueue = Literal["dead-letter", "transfer-dead-letter"]
 Credential = Mapping[str, str]  # a credential of the protocol
 
-ARRIVAL_WAIT_MS = 5_000  # how long a message that was sent may take to arrive
-RECONNECT_WAIT_MS = 15_000  # the same where the SDK has a link or connection to open anew first
+ARRIVAL_WAIT_MS = 60_000  # ends a hang: a message that was sent arrives before, however slow the machine is
+RECONNECT_WAIT_MS = 15_000  # the same for one try of several, where the SDK has lost its link or connection
 EMPTY_WAIT_MS = 300  # how long a receiver waits where nothing is expected
 FIRST_EMPTY_WAIT_MS = 1_000  # the same in its first receive call: for some SDKs the time includes opening the link
 PROCESS_WAIT_MS = 20_000  # how long a processor may take that has nothing to wait for
-ACCEPT_WAIT_MS = 10_000  # how long a message session that is free may take to be given
+ACCEPT_WAIT_MS = 60_000  # ends a hang: a named session, and one that is free, is given or refused before
 RECEIVE_CALLS_MAX = 100
 LOSS_TRIES_MAX = 3
 
