@@ -44,7 +44,7 @@ class JsonError(ValueError):
 
 def read_json(data: bytes | str, values_max: int = VALUES_MAX) -> object:
     """The value of a JSON text. JsonError."""
-    text = data if isinstance(data, str) else _utf8_text(data)
+    text = data if isinstance(data, str) else utf8_text(data)
     if len(text) <= SHORT_CHARS_MAX:
         try:
             return _within_limits(text, _SHORT.decode(text))
@@ -53,7 +53,8 @@ def read_json(data: bytes | str, values_max: int = VALUES_MAX) -> object:
     return _Reader(text, values_max).document()
 
 
-def _utf8_text(data: bytes) -> str:
+def utf8_text(data: bytes | bytearray) -> str:
+    """JSON as text. JsonError if it is not UTF-8."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

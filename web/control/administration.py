@@ -303,7 +303,7 @@ async def export_commands(call: ControlCall) -> object:
 
 async def post_config(call: ControlCall) -> object:
     """Create what a Config.json has and the namespace lacks."""
-    found = await import_config(call.services, await read_body(call.request, CONFIG_BYTES_MAX), call.aside)
+    found = await import_config(call.services, bytes(await read_body(call.request, CONFIG_BYTES_MAX)), call.aside)
     failures = [{"path": path, "message": reason} for path, reason in found.failures]
     return {
         "created": found.created,

@@ -20,7 +20,7 @@ from aiohttp import hdrs, web
 from ...broker.aside import ASIDE_BYTES, Aside
 from ...broker.errors import BrokerError, Condition
 from ..json_object import JsonObject
-from ..json_reader import VALUES_MAX, JsonError, read_json
+from ..json_reader import VALUES_MAX, JsonError, read_json, utf8_text
 from ..json_writer import PIECE_BYTES, json_pieces
 from ..long_work import ASIDE, Pace
 from ..services import Services
@@ -210,16 +210,18 @@ class Endpoint:
                 raise Invalid("this endpoint takes no body")
             return JsonObject()
         if not data and not self.body.get("required"):
-            data = b"{}"
+            data = bytearray(b"{}")
         else:
             _require_type(request, JSON)
         return await request.app[ASIDE].run(partial(_values, data, self.body, self.body_values_max), len(data))
 
 
-def _values(data: bytes, schema: Schema, values_max: int) -> JsonObject:
-    """The values of a body. Invalid."""
+def _values(data: bytearray, schema: Schema, values_max: int) -> JsonObject:
+    """The values of a body, which is empty behind it. Invalid."""
     try:
-        found = read_json(data, values_max)
+        written = utf8_text(data)
+        data.clear()  # the callers' frames name it until the text is read, and it may have 16 MiB
+        found = read_json(written, values_max)
     except JsonError as error:
         raise Invalid(f"the body can't be read as JSON: {error}") from None
     return JsonObject(read(found, schema, "body"))
@@ -230,8 +232,8 @@ def _require_type(request: web.Request, wanted: str) -> None:
         raise ControlRefusal(415, f"The body is {request.content_type}; it must be {wanted}.")
 
 
-async def read_body(request: web.Request, bytes_max: int) -> bytes:
-    """The body of a request. ControlRefusal if it is longer."""
+async def read_body(request: web.Request, bytes_max: int) -> bytearray:
+    """The body of a request, held once. ControlRefusal if it is longer."""
     if (request.content_length or 0) > bytes_max:
         raise _too_large(bytes_max)
     data = bytearray()
@@ -239,7 +241,7 @@ async def read_body(request: web.Request, bytes_max: int) -> bytes:
         data += chunk
         if len(data) > bytes_max:
             raise _too_large(bytes_max)
-    return bytes(data)
+    return data
 
 
 def _too_large(bytes_max: int) -> ControlRefusal:
