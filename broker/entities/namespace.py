@@ -332,8 +332,13 @@ class Namespace:
         entity, parsed = self.find(address)
         description = entity.description
         if parsed.sub_queue is not SubQueue.ACTIVE or isinstance(description, SubscriptionDescription):
+            if isinstance(description, SubscriptionDescription):
+                target = f"topic '{description.topic_name}'"
+            else:
+                target = f"queue '{entity.path}'"
             raise BrokerError(
-                Condition.NOT_ALLOWED, f"Messages can't be sent to '{parsed.path}': it takes no messages from senders."
+                Condition.NOT_ALLOWED,
+                f"Messages can't be sent to '{parsed.path}': it takes no messages from senders; send to the {target}.",
             )
         if description.status in SEND_REFUSED:
             raise entity.disabled()

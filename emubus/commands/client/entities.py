@@ -167,8 +167,12 @@ def _create(parsed: Parsed) -> int:
             answer = api.call("PUT", entity_at(path), {"kind": parsed.kind, "properties": properties})
         except Refused as refused:
             if refused.status == 404 and parsed.kind == "subscription":
-                api.entity(path.lower().rpartition("/subscriptions/")[0])  # refused with the nearest name
-            raise _with_remedy(refused, parsed.kind, properties) from None
+                topic = path[: path.lower().rindex("/subscriptions/")]
+                kind = api.get(api.entity(topic)).text("kind")  # refused with the nearest name
+                if kind != "topic":
+                    raise ConfigError(f"'{topic}' is a {kind}; a subscription is created below a topic") from None
+            remedy = f"`emubus update {parsed.path} --set NAME=VALUE` changes it" if refused.status == 409 else ""
+            raise _with_remedy(refused, parsed.kind, properties, remedy) from None
     show(parsed, answer, [f"created {parsed.kind} {answer['path']}"])
     return EXIT_OK
 
@@ -229,7 +233,7 @@ def _with_remedy(refused: Refused, kind: str, asked: Mapping[str, object], remed
     spans = {row.field for row in TABLES[kind].values() if row.value in _DURATIONS}
     if not remedy and spans & asked.keys():
         remedy = "a span is written as 500ms, 30s, 5m, 1h, 2d or never"
-    return Refused(refused.status, f"{refused}; {remedy}") if remedy else refused
+    return Refused(refused.status, f"{str(refused).removesuffix('.')}; {remedy}") if remedy else refused
 
 
 def add_update(parser: Command) -> None:
