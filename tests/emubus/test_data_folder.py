@@ -42,7 +42,7 @@ from ..log_levels import every_level
 from ..rounds import rounds
 from .folders import small
 from .folders.killing import Kill, Killed
-from .folders.making import CASES, PURGED, SPREAD, TARGET, found
+from .folders.making import CASES, PURGED, SPREAD, TARGET, WAIT_S, found
 from .folders.opening import STORES, contents, rows_of
 
 FOLDERS = Path(__file__).with_name("folders")
@@ -168,7 +168,7 @@ def in_session(client: ServiceBusClient, queue: str, name: str) -> tuple[list[st
 def next_session(client: ServiceBusClient, queue: str) -> tuple[str, int]:
     """The next session's name in lower case, and how many messages were received from it."""
     with client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION) as receiver:
-        messages = receiver.receive_messages(max_message_count=10, max_wait_time=1)
+        messages = receiver.receive_messages(max_message_count=10, max_wait_time=WAIT_S)
         for each in messages:
             receiver.complete_message(each)
         return (receiver.session.session_id or "").lower(), len(messages)

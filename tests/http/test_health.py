@@ -21,7 +21,7 @@ from . import administering
 HEALTHY = {"status": "healthy", "message": "Service is healthy."}
 UNHEALTHY = {"status": "unhealthy", "message": "Service not available. Please try after some time."}
 PLAIN = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
-WAIT_S = 10.0
+WAIT_S = 60.0  # ends a hang
 
 
 @asynccontextmanager

@@ -158,7 +158,7 @@ def test_a_continuous_archive_of_dead_letters_drains_them_and_ends_at_a_signal(
     folder = tmp_path / "archive"
     send_keyed(client, queue, range(6), keys=1)
     with client.get_queue_receiver(queue) as receiver:
-        for each in receiver.receive_messages(max_message_count=6, max_wait_time=10):
+        for each in receiver.receive_messages(max_message_count=6, max_wait_time=60):
             receiver.dead_letter_message(each, reason=f"reason of {each.message_id}")
     words = ["--connection-string-file", secret, "--queue", queue, "--dead-letters", "--output", str(folder)]
     words += ["--drain", "--interval", "100ms"]
@@ -245,7 +245,7 @@ def test_dead_letters_are_copied_once_to_another_queue(
     source, target = make_queue(), make_queue()
     send_keyed(client, source, range(5), keys=2)
     with client.get_queue_receiver(source) as receiver:
-        for each in receiver.receive_messages(max_message_count=5, max_wait_time=10):
+        for each in receiver.receive_messages(max_message_count=5, max_wait_time=60):
             receiver.dead_letter_message(each)
     words = ["--from-connection-string-file", secret, "--from-queue", source, "--from-dead-letters"]
     assert copy_entity.main([*words, "--to-connection-string-file", secret, "--to-queue", target, "--once"]) == 0

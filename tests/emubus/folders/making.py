@@ -38,7 +38,7 @@ RED, BLUE, ALL = "red", "blue", "all"
 VIA, TARGET, PURGED = "via", "target", "purged"  # since format 3
 CASES, SPREAD = "cases", "spread"  # since format 4, where sessions whose names differ in case were several
 LONG_MS = 10**14  # the messages of a fixture must not expire
-WAIT_S = 5
+WAIT_S = 60  # ends a hang
 LATER = datetime(2098, 1, 1, tzinfo=UTC)
 MESSAGES_MAX = 200
 

@@ -190,9 +190,7 @@ def test_messages_of_every_sub_queue_and_state_are_shown_with_their_properties(
     )
     send(sdk, PLAIN, message, ServiceBusMessage(b"\xff\xfe"))
     with sdk.get_queue_receiver(PLAIN) as receiver:
-        first, second = receiver.receive_messages(max_message_count=2, max_wait_time=WAIT_S) + (
-            receiver.receive_messages(max_message_count=1, max_wait_time=1)
-        )
+        first, second = (receiver.receive_messages(max_wait_time=WAIT_S)[0] for _ in range(2))
         receiver.dead_letter_message(first, reason="why", error_description="because")
         receiver.defer_message(second)
     (deferred,) = control.get(f"/entities/{PLAIN}/messages")["messages"]

@@ -391,9 +391,9 @@ def late_dead_letters_are_read_once(server: EmubusServer, queue: str, mode: str)
         ServiceBusClient.from_connection_string(server.connection_string) as client,
         client.get_queue_receiver(queue) as receiver,
     ):
-        held = {each.sequence_number: each for each in receiver.receive_messages(6, max_wait_time=5)}
+        held = {each.sequence_number: each for each in receiver.receive_messages(6, max_wait_time=60)}
         while len(held) < 6:
-            held |= {each.sequence_number: each for each in receiver.receive_messages(6, max_wait_time=5)}
+            held |= {each.sequence_number: each for each in receiver.receive_messages(6, max_wait_time=60)}
         for some in ((4, 6), (2,), (5, 1)):
             for number in some:
                 receiver.dead_letter_message(held[number], reason="bad")

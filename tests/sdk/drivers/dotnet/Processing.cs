@@ -64,13 +64,13 @@ internal sealed class Processing(Clients clients)
                     ["session_id"] = message.SessionId,
                     ["delivery_count"] = message.DeliveryCount - 1,
                 });
-                if (_failing.Remove(body))
-                {
-                    throw new RequestException("the handler fails for " + body);
-                }
                 if (_handled.Count >= request.Int("count"))
                 {
                     _all.TrySetResult();
+                }
+                if (_failing.Remove(body))
+                {
+                    throw new RequestException("the handler fails for " + body);
                 }
             }
             return Task.CompletedTask;
