@@ -1,6 +1,6 @@
 """This commit beside another one: processor time per message, rates and their ratios, cell by cell.
 
-    python bench/compare.py REF [--quick] [--cells send-plain,'receive-*'] [--rounds 5]
+    python bench/compare.py REF [--quick] [--cells send-plain,'receive-*'] [--rounds 5] [--starts 1]
 
 The servers run side by side, each with a data folder of its own and this interpreter's packages; the other commit is
 unpacked into the temporary folder. One server at a time has work; they take turns, and which is first changes from
@@ -35,7 +35,7 @@ FLOOR: Final = "floor"
 Figures = dict[tuple[str, str], list[Mapping[str, float]]]
 
 
-def measure(sides: Mapping[str, Broker], names: Sequence[str], rounds: int, part: int) -> Results:
+def measure(sides: Mapping[str, Broker], names: Sequence[str], rounds: int, part: int) -> Figures:
     """Run the cells of messages and stalls. Raises BrokerError.
 
     Queues are filled and emptied by turns, so a cell's other mode runs with it.
@@ -91,7 +91,7 @@ def stall(broker: Broker, cell: Cell, part: int) -> dict[str, float]:
 
 def measure_idle(
     sides: Mapping[str, Callable[[str], Broker]], names: Sequence[str], rounds: int, *, quick: bool
-) -> Results:
+) -> Figures:
     """Run the cells of idle servers; each gets a server of its own, made from the name of its data.
 
     Raises BrokerError.
@@ -139,6 +139,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--quick", action="store_true", help=f"a tenth of the messages, {ROUNDS_QUICK} rounds")
     parser.add_argument("--cells", default="*", help="cells, comma-separated; * stands for any letters")
     parser.add_argument("--rounds", type=int)
+    parser.add_argument("--starts", type=int, default=1, help="start the servers anew so many times")
     parser.add_argument("--no-floor", dest="floor", action="store_false", help="without the floor server")
     parser.add_argument("--durability", default="full", help="full or process")
     parser.add_argument("--data", help="folder for the servers' data; default: the system's temporary folder")
@@ -157,13 +158,17 @@ def main(argv: list[str]) -> int:
             THIS: lambda name: Emubus(folder / name, arguments.durability),
             ref: lambda name: Emubus(folder / name, arguments.durability, tree),
         }
-        sides = {side: make(f"data-{number}") for number, (side, make) in enumerate(made.items())}
-        if arguments.floor:
-            sides[FLOOR] = Floor(folder / "floor", arguments.durability)
-        results: dict[tuple[str, str], Sequence[Mapping[str, float]]] = {}
-        if any(name not in idle.CELLS for name in names):
+        results: Figures = defaultdict(list)
+        for start in range(arguments.starts if any(name not in idle.CELLS for name in names) else 0):
+            print(f"compare: start {start + 1} of {arguments.starts}", file=sys.stderr, flush=True)
+            sides = {side: make(f"data-{start}-{number}") for number, (side, make) in enumerate(made.items())}
+            if arguments.floor:
+                sides[FLOOR] = Floor(folder / f"floor-{start}", arguments.durability)
             with running(*sides.values()):
-                results.update(measure(sides, names, rounds, part))
+                for key, found in measure(sides, names, rounds, part).items():
+                    results[key] += found
+            for side in sides.values():
+                shutil.rmtree(side.folder, ignore_errors=True)  # gigabytes
         results.update(measure_idle(made, names, rounds, quick=arguments.quick))
     print("\n\n".join([*tables(results, names, ref), "; ".join(built)]))
     return 0
