@@ -21,7 +21,7 @@ log = logging.getLogger("emubus.spark")
 CREDENTIALS = struct.Struct("3i")  # of SO_PEERCRED: process, user, group
 ASKED_MAX = 64
 """Processes that may ask who has a sign; the others are not told the number."""
-_held: dict[str, socket.socket] = {}  # by name, of the entities that this process drains, until it ends
+_held: dict[str, int] = {}  # descriptors by name, of the entities that this process drains: the kernel closes them
 
 
 def sign_of(options: SourceOptions) -> str:
@@ -49,7 +49,7 @@ def announce_drain(options: SourceOptions) -> None:
         )
 
 
-def _put_up(name: str) -> socket.socket:
+def _put_up(name: str) -> int:
     sign = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sign.bind(name)
@@ -57,7 +57,7 @@ def _put_up(name: str) -> socket.socket:
     except OSError:
         sign.close()
         raise
-    return sign
+    return sign.detach()  # an object would be reported as unclosed when the process ends
 
 
 def _holder(name: str) -> str:

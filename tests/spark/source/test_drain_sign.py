@@ -32,11 +32,11 @@ sys.stdin.read()
 
 @pytest.fixture(autouse=True)
 def _signs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    held: dict[str, socket.socket] = {}
+    held: dict[str, int] = {}
     monkeypatch.setattr(drain_sign, "_held", held)
     yield
     for sign in held.values():
-        sign.close()
+        os.close(sign)
 
 
 def options(queue: str) -> SourceOptions:
