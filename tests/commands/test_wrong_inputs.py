@@ -206,7 +206,7 @@ CLIENT = [
     ("settle news complete {token}", "'news'", "its subscriptions do, such as news/NAME"),
     ("resubmit news", "'news'", "its subscriptions do, such as news/NAME"),
     ("job delete news --all", "'news'", "its subscriptions do"),
-    ("job move orders --all", "in 'orders' already", "name the queue or topic"),
+    ("job move orders --all", "'orders'", "--to is missing"),
     ("send news/all x", "'news/Subscriptions/all'", "send to the topic 'news'"),
     ("create subscription orders/s", "'orders' is a queue", "below a topic"),
     ("create queue orders", ":orders' already exists", "; `emubus update orders --set NAME=VALUE` changes it"),

@@ -101,10 +101,6 @@ class PlanRun:
             raise BrokerError(Condition.NOT_ALLOWED, f"'{plan.verb}' is for messages outside of sub-queues.")
         if plan.verb is Verb.RESUBMIT and sub_queue is not SubQueue.DEAD_LETTER:
             raise BrokerError(Condition.NOT_ALLOWED, "'resubmit' is for dead letters.")
-        is_there = self.target is self.entity and sub_queue is SubQueue.ACTIVE
-        if plan.verb is Verb.MOVE and is_there and plan.changes.are_none:
-            text = f"The messages are in '{plan.path}' already: name the queue or topic that they are moved to."
-            raise BrokerError(Condition.ARGUMENT_ERROR, text)
 
     def _target(self) -> Entity:
         description = self.entity.description

@@ -134,6 +134,10 @@ def _job(parsed: Parsed) -> int:
     for flag, given, verbs in (("--to", parsed.to, SENDING), ("--reason", parsed.reason, ("dead-letter",))):
         if given is not None and parsed.verb not in verbs:
             raise ConfigError(f"{flag} is for {', '.join(verbs)}, not for {parsed.verb}")
+    # Without it they go where they came from: somewhere else only for dead letters, deferred and scheduled ones.
+    are_active = parsed.sub_queue == "active" and parsed.state in (None, "active")
+    if parsed.verb == "move" and parsed.to is None and are_active:
+        raise ConfigError(f"--to is missing: say where the messages of '{parsed.entity}' are moved")
     numbers: list[int] = parsed.number
     if parsed.count is not None:
         if numbers:
