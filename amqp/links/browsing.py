@@ -8,7 +8,8 @@ credit: its `detached` says when the entity goes away.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ...broker.api import Delivery, Matches
@@ -27,6 +28,9 @@ from .hooks import ReceiverHandle
 _ACTIVE: Final = 0
 _SLICE_COUNT: Final = 256
 _SLICE_BYTES: Final = 1024 * 1024
+STEP_COUNT: Final = 16
+"""Messages that are sent in one step of the loop: 1 ms, 5 on a slow machine. With all of a slice in one step a send of
+somebody else waited for 0.45 s behind three hundred browsers on such a machine; a step costs 0.03 ms."""
 
 
 class BrowsingLink(OutgoingDeliveries):
@@ -105,13 +109,18 @@ class BrowsingLink(OutgoingDeliveries):
         messages = await self._context.broker.messages.peek(self._address, self._next, count, _SLICE_BYTES)
         if not messages or self._receiver is None:
             return False
-        self._send(messages)
-        return True
+        while messages and self._receiver is not None and self.credit > 0:  # what is left is peeked again
+            step = messages[: min(self.credit, STEP_COUNT)]
+            del messages[: len(step)]
+            self._send(step)
+            if messages:
+                await asyncio.sleep(0)  # the step is over: others get their turn
+        return self._receiver is not None
 
-    def _send(self, messages: list[bytes]) -> None:
-        """Send the active ones, as far as credit goes."""
+    def _send(self, messages: Sequence[bytes]) -> None:
+        """Send the active ones; there is credit for all."""
         active: list[Delivery] = []
-        for message in messages[: max(0, self.credit)]:
+        for message in messages:
             number, state, count = _facts_of(message)
             self._next = number + 1
             if state == _ACTIVE and (self._matches is None or self._matches(parse_message(message), count)):

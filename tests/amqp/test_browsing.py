@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from emubus.amqp.injection.faults import Faults
 from emubus.amqp.limits import Limits
+from emubus.amqp.links.browsing import STEP_COUNT
 from emubus.broker.broker import Broker
 from emubus.broker.clock import Clock
 from emubus.broker.errors import BrokerError, Condition
@@ -142,6 +143,33 @@ async def test_a_browser_goes_through_all_partitions_and_its_settled_copies_are_
     *shown, _ = await looking.frames(*[TRANSFER] * 40, FLOW)
     assert sorted(map(int, bodies(shown))) == list(range(40))
     assert {each.get(4) for each in shown} == {True}
+
+
+async def test_a_long_look_is_many_steps_of_the_loop(looking: Looking) -> None:
+    """In one step, hundreds of copies for each of hundreds of browsers held a send of somebody else up for 0.45 s."""
+    texts = [str(number) for number in range(6 * STEP_COUNT)]
+    await looking.send(*texts)
+    looking.browse()
+    looking.wire.flow(0, len(texts))
+    turns = [bodies(await looking.wire.turn(1)) for _ in range(30)]
+    assert [text for turn in turns for text in turn] == texts
+    assert max(map(len, turns)) <= 2 * STEP_COUNT  # what two steps have sent may be written together
+
+
+async def test_a_look_goes_on_where_credit_ended_in_its_midst(looking: Looking) -> None:
+    texts = [str(number) for number in range(3 * STEP_COUNT)]
+    await looking.send(*texts)
+    looking.browse()
+    looking.wire.flow(0, len(texts))
+    shown: list[str] = []
+    while len(shown) < STEP_COUNT:
+        shown += bodies(await looking.wire.turn(1))
+    looking.wire.flow(0, 0, count=len(shown))
+    shown += bodies(await looking.wire.turn(30))
+    assert len(shown) < len(texts)
+    looking.wire.flow(0, 1_000, count=len(shown))
+    shown += bodies(await looking.wire.turn(30))
+    assert shown == texts
 
 
 async def test_a_durable_source_is_a_subscription_to_receive_from_whatever_its_distribution_mode(
