@@ -10,39 +10,77 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import groupby
 from typing import Final
 
 from .remembering import remembered
 
-_REGEX_STEPS_MAX: Final = 1_000_000
-"""Above this product of lengths a bit search replaces the regex, whose worst case is the product."""
+_STEPS_MAX: Final = 1_000_000
+"""Above this product of lengths a bit search replaces the others, whose worst case is the product."""
+
+_REGEXES_MAX: Final = 100
+"""Regexes of one pattern. They search fastest, but each takes 50 us to compile, and a message may bring a pattern of
+thousands of pieces that is used once: those are searched by their texts, without preparation."""
 
 
 class _Piece:
     """Literal characters and `_` (None) in a row; `literal` is None with a `_`."""
 
-    __slots__ = ("_characters", "_regex", "length", "literal")
+    __slots__ = ("_characters", "_regex", "_runs", "length", "literal")
 
-    def __init__(self, characters: list[str | None]) -> None:
+    def __init__(self, characters: list[str | None], *, compiles: bool) -> None:
         self._characters = characters
         self.length = len(characters)
         self.literal = None if None in characters else "".join(filter(None, characters))
-        source = "".join("." if each is None else re.escape(each) for each in characters)
-        self._regex = re.compile(source, re.DOTALL)
+        self._regex: re.Pattern[str] | None = None
+        self._runs: list[tuple[int, str]] = []
+        """The texts between each `_`, and where they begin; the longest first. Empty if there is a regex."""
+        if self.literal is None and compiles:
+            source = "".join("." if each is None else re.escape(each) for each in characters)
+            self._regex = re.compile(source, re.DOTALL)
+        elif self.literal is None:
+            begin = 0
+            for has_text, run in groupby(characters, key=lambda each: each is not None):
+                texts = list(run)
+                if has_text:
+                    self._runs.append((begin, "".join(filter(None, texts))))
+                begin += len(texts)
+            self._runs.sort(key=lambda run: -len(run[1]))
 
     def is_at(self, text: str, position: int) -> bool:
         if self.literal is not None:
             return text.startswith(self.literal, position)
-        return self._regex.match(text, position) is not None
+        if self._regex is not None:
+            return self._regex.match(text, position) is not None
+        return position + self.length <= len(text) and self._has_runs(text, position)
+
+    def _has_runs(self, text: str, position: int) -> bool:
+        return all(text.startswith(run, position + offset) for offset, run in self._runs)
 
     def find(self, text: str, start: int, stop: int) -> int:
         """Return the first position of the piece between `start` and `stop`, or -1."""
         if self.literal is not None:
             return text.find(self.literal, start, stop)
-        if (stop - start) * self.length <= _REGEX_STEPS_MAX:
-            found = self._regex.search(text, start, stop)
-            return -1 if found is None else found.start()
-        return self._find_by_bits(text, start, stop)
+        if (stop - start) * self.length > _STEPS_MAX:
+            return self._find_by_bits(text, start, stop)
+        if self._regex is None:
+            return self._find_by_runs(text, start, stop)
+        found = self._regex.search(text, start, stop)
+        return -1 if found is None else found.start()
+
+    def _find_by_runs(self, text: str, start: int, stop: int) -> int:
+        """Like `find`: the longest text is searched, and the others are looked for where it is."""
+        last = stop - self.length
+        if not self._runs:
+            return start if start <= last else -1
+        offset, longest = self._runs[0]
+        position = start
+        while (found := text.find(longest, position + offset, last + offset + len(longest))) >= 0:
+            position = found - offset
+            if self._has_runs(text, position):
+                return position
+            position += 1
+        return -1
 
     def _find_by_bits(self, text: str, start: int, stop: int) -> int:
         """Like `find`: bit i of `state` is set if the last i + 1 characters match the first i + 1 of the piece."""
@@ -120,4 +158,5 @@ def like_pattern(pattern: str, escape: str | None) -> Pattern:
             pieces.append([])
         else:
             pieces[-1].append(None if character == "_" else character)
-    return Pattern([_Piece(piece) for piece in pieces])
+    compiles = len(pieces) <= _REGEXES_MAX
+    return Pattern([_Piece(piece, compiles=compiles) for piece in pieces])

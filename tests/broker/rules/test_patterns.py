@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cache
@@ -86,11 +87,31 @@ def test_a_pattern_matches_what_its_definition_says(text: str, pattern: str, esc
 def test_a_search_with_bits_finds_what_a_search_with_a_regex_finds(text: str, pattern: str) -> None:
     ready = like_pattern(pattern, None)
     by_regex = ready.matches(text)
-    limit, patterns._REGEX_STEPS_MAX = patterns._REGEX_STEPS_MAX, 0  # type: ignore[misc]
+    limit, patterns._STEPS_MAX = patterns._STEPS_MAX, 0  # type: ignore[misc]
     try:
         assert ready.matches(text) is by_regex
     finally:
-        patterns._REGEX_STEPS_MAX = limit  # type: ignore[misc]
+        patterns._STEPS_MAX = limit  # type: ignore[misc]
+
+
+MANY = "%" * (patterns._REGEXES_MAX + 1)
+
+
+@given(CHARACTERS, CHARACTERS)
+def test_a_pattern_of_many_pieces_matches_what_one_of_few_matches(text: str, pattern: str) -> None:
+    for few, many in (("%" + pattern, MANY + pattern), (pattern + "%", pattern + MANY)):
+        assert like_pattern(many, None).matches(text) is like_pattern(few, None).matches(text)
+
+
+def test_a_pattern_of_thousands_of_pieces_is_ready_without_thousands_of_regexes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its regexes took 0.3 s of the loop on a slow machine, for a message that brought the pattern."""
+    monkeypatch.setattr(re, "compile", lambda *_: pytest.fail("a regex for a piece"))
+    pieces = [f"{number:04}_x" for number in range(6_000)]
+    ready = like_pattern("%".join(pieces), None)
+    assert ready.matches("".join(pieces))
+    assert not ready.matches("".join(reversed(pieces)))
 
 
 @pytest.mark.parametrize(
