@@ -556,6 +556,11 @@ class Entity:
             elif done is not None:
                 done(positions, service_errors.lock_lost())
 
+    def store_late(self) -> None:
+        """Store the completions that its stores have kept back: who gave them may look for them now."""
+        for handle in self.partitions:
+            handle.worker.store_late()
+
     async def peek(
         self, sub_queue: SubQueue, first: int, count: int, bytes_max: int, session_id: str | None
     ) -> list[bytes]:

@@ -242,6 +242,7 @@ class Worker:
 
     def begin_outage(self, outage: Outage) -> None:
         """Simulate `outage` until `end_outage`; if the store goes down, fail the requests in the inbox."""
+        self.store_late()  # they came before it
         self._health.begin_outage(outage)
         if outage.is_down:
             self._refuse_inbox()

@@ -176,7 +176,15 @@ async def test_a_stop_stores_them() -> None:
     assert stage.batches == 1
 
 
-async def test_an_outage_finds_them_lost_and_the_message_comes_again() -> None:
+async def test_the_end_of_the_link_stores_them() -> None:
+    stage = Stage()
+    (token,) = await stage.lock(1)
+    stage.complete(token)
+    stage.receiver.consumer.close()
+    assert stage.batches == 1
+
+
+async def test_an_outage_begins_behind_them() -> None:
     stage = Stage()
     (token,) = await stage.lock(1)
     stage.complete(token)
@@ -185,4 +193,5 @@ async def test_an_outage_finds_them_lost_and_the_message_comes_again() -> None:
     for worker in stage.broker.namespace.workers:
         worker.end_outage()
     await loop_turns(1)
-    assert stage.count() == 1
+    assert stage.batches == 1
+    assert stage.count() == 0
