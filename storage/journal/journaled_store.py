@@ -39,9 +39,12 @@ from .journal import HALF_BYTES, Journal, JournalFull, is_in_place
 from .replay import row_of, write_changes
 from .rows import Row, Rows, merged
 
-JOURNALED_BYTES_MAX: Final = 36 << 10
-"""A batch that expects more goes straight into the store's file: writing it twice would cost more than the wait. Twenty
-messages of 1 KB fit. `bench/compare.py REF --cells '*-w20,send-plain-64k'` shows both sides."""
+JOURNALED_BYTES_MAX: Final = 128 << 10
+"""A batch that expects more goes straight into the store's file: writing it twice would cost more than the second wait.
+A message of 64 KB fits, as does a store's part of a thousand messages of 1 KB. With 36 KiB neither did: sent alone, the
+large one took 1076 us of the processor for 764 now, in 16 stores with twenty in flight 922 for 587; the thousand, in 16
+stores, 30 for 20. With 256 KiB a thousand messages of 64 KB take half as much again. `bench/brokers.py --durability
+full` shows all of these."""
 
 UNSYNCED_BYTES_MAX: Final = 256 << 10
 """The same for a journal that does not wait: there a write saves two waits, and a message of 64 KB that is alone must

@@ -13,7 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from emubus.storage.journal.journaled_store import JOURNALED_BYTES_MAX
+
 from ..programs import PROGRAM_S_MAX
+
+LARGE_BYTES: Final = JOURNALED_BYTES_MAX + 1
+"""So many go into the store's file at once, with `full`."""
 
 CONFIG: Final = json.dumps(
     {
@@ -60,7 +65,7 @@ class Client:
 
     def send(self, queue: str, **properties: str) -> None:
         name = f"m{next(self._numbers)}"
-        size = self._chance.choice((20, 500, 60_000))  # large ones go into the store's file at once
+        size = self._chance.choice((20, 500, LARGE_BYTES))
         broker = json.dumps({"MessageId": name, **properties})
         status, _, text = self.ask("POST", f"/{queue}/messages", bytes(size), BrokerProperties=broker)
         self.answers[f"send {status}"] += 1

@@ -26,7 +26,7 @@ import pytest
 
 from ..can_build import COMPILERS
 from ..rounds import rounds
-from .answers import CONFIG, Client
+from .answers import CONFIG, LARGE_BYTES, Client
 from .server import ServerProcess, check
 
 RULE: Final = struct.Struct("<5i108s")
@@ -153,7 +153,7 @@ def test_a_disk_that_never_answers_does_not_keep_the_process(
         client.send("plain")
         disk.set(Fault(SYNC, HANG, 0, FOR_GOOD, text))
         sending = http.client.HTTPConnection("127.0.0.1", client.port)
-        sending.request("POST", "/plain/messages", bytes(60_000 if text == "/store-" else 10))
+        sending.request("POST", "/plain/messages", bytes(LARGE_BYTES if text == "/store-" else 10))
         while not disk.hits:
             assert client.ask("GET", "/livez")[0] == 200
         assert server.stop() == 1

@@ -28,6 +28,7 @@ from emubus.broker.errors import BrokerError
 from emubus.broker.model.descriptions import QueueDescription
 from emubus.broker.outcomes import Complete
 from emubus.server import Server
+from emubus.storage.journal.journaled_store import JOURNALED_BYTES_MAX
 
 from ...broker.driving import encoded
 from ...broker.namespace import Receiver
@@ -38,8 +39,8 @@ QUEUES: Final = ("q", "p")
 KEYS: Final = tuple(f"key {number}" for number in range(8))
 IN_FLIGHT_MAX: Final = 2
 """Sends of one key that wait for their answers: the keys of one store go on while another store is slow."""
-LARGE: Final = 60_000
-"""Bytes of a delivery that goes into the file of its store at once."""
+LARGE: Final = JOURNALED_BYTES_MAX + 1
+"""Bytes of a delivery that goes into the file of its store at once, with `full`."""
 
 _record_note = getattr(ctypes.CDLL(None), "record_note", None)
 
