@@ -364,4 +364,18 @@ MISJUDGED = (
             Rest(),
         ),
     ),
+    Case(
+        "a message that was completed without an answer was thought to be deleted by the purge behind it",
+        "purge",
+        (Shape("q0"),),
+        (
+            Send("q0", (Spec(1),)),
+            Send("q0", (Spec(2),)),
+            Send("q0", (Spec(3),)),
+            Rest(),
+            LockByNumber("q0", (3,)),
+            Settle(3, "q0", "complete, unanswered"),
+            Purge("q0", 1),
+        ),
+    ),
 )

@@ -202,6 +202,7 @@ class Requests:
 
     def _check_purged(self, command: c.Purge, gone: list[Row], left: list[Row]) -> None:
         run = self._run
+        last = max((row.number for row in gone if not self._is_settled_late(row)), default=-1)
         for row in gone:
             item = self._item_of(row)
             if item is None and run.happened(row.label, partial(is_row, row)):
@@ -213,7 +214,6 @@ class Requests:
                 run.report("purge", f"{command} deletes {item}, which is locked")
             run.model.confirm(item)
             run.model.remove(item)
-        last = max((row.number for row in gone), default=-1)
         for row in left:
             item = self._item_of(row)
             is_free = item is not None and not item.lock_until and not item.doubts
