@@ -20,7 +20,7 @@ class Heartbeat:
         self._interval_ms = max(idle_timeout_ms // 4, interval_ms_min)
         self._beat = beat
         self._has_written = False
-        self._timer: Timer = clock.call_after(self._interval_ms, self._look)
+        self._timer: Timer = clock.call_after(self._interval_ms, self._beat_if_silent)
 
     def wrote(self) -> None:
         self._has_written = True
@@ -28,8 +28,8 @@ class Heartbeat:
     def stop(self) -> None:
         self._timer.cancel()
 
-    def _look(self) -> None:
-        self._timer = self._clock.call_after(self._interval_ms, self._look)
+    def _beat_if_silent(self) -> None:
+        self._timer = self._clock.call_after(self._interval_ms, self._beat_if_silent)
         if not self._has_written:
             self._beat()
         self._has_written = False

@@ -38,38 +38,38 @@ class Tracker:
 
     def closed(self, error: BrokerError) -> BrokerError:
         """The error of a connection or AMQP session that is closed."""
-        return self._with(error, Form.GATEWAY, "")
+        return self._with_tail(error, Form.GATEWAY, "")
 
     def claimed(self, error: BrokerError, audience: str) -> BrokerError:
         self._log(audience, error)
-        return self._with(error, Form.GATEWAY, self._at_host(parse_address(audience).entity))
+        return self._with_tail(error, Form.GATEWAY, self._at_host(parse_address(audience).entity))
 
     def attached(self, error: BrokerError, address: str) -> BrokerError:
         """The refusal of an attach: by the gateway, or by the broker behind it."""
         self._log(address, error)
         if isinstance(error, FormedError):
-            return self._with(error, Form.BOTH, self._broker.namespace.name_of(address))
+            return self._with_tail(error, Form.BOTH, self._broker.namespace.name_of(address))
         path = parse_address(address).entity
         is_missing = error.condition is Condition.NOT_FOUND and SUBSCRIPTIONS not in path.lower()
         if is_missing or error.condition in BEFORE_THE_BROKER or _names_no_entity(path):
-            return self._with(error, Form.GATEWAY, self._at_host(path) if is_missing else "")
-        return self._with(error, Form.BOTH, self._broker.namespace.name_of(address))
+            return self._with_tail(error, Form.GATEWAY, self._at_host(path) if is_missing else "")
+        return self._with_tail(error, Form.BOTH, self._broker.namespace.name_of(address))
 
     def detached(self, error: BrokerError, address: str) -> BrokerError:
         """The error of a link that the broker closes; one whose token is over, and a node's, the gateway closes."""
         if "Code: RenewToken" in error.description or _names_no_entity(parse_address(address).entity):
-            return self._with(error, Form.GATEWAY, "")
-        return self._with(error, Form.BROKER, self._broker.namespace.name_of(address))
+            return self._with_tail(error, Form.GATEWAY, "")
+        return self._with_tail(error, Form.BROKER, self._broker.namespace.name_of(address))
 
     def refused(self, error: BrokerError, link: Pointer) -> BrokerError:
         """The refusal of what a client sends or settles over a link."""
         address = read_attach(link).address
         self._log(address, error)
-        return self._with(error, Form.OPERATION, self._broker.namespace.name_of(address))
+        return self._with_tail(error, Form.OPERATION, self._broker.namespace.name_of(address))
 
     def answered(self, error: BrokerError, address: str) -> BrokerError:
         self._log(address, error)
-        return self._with(error, Form.REQUEST, self._broker.namespace.name_of(address))
+        return self._with_tail(error, Form.REQUEST, self._broker.namespace.name_of(address))
 
     def _log(self, address: str, error: BrokerError) -> None:
         client = self._client
@@ -79,7 +79,7 @@ class Tracker:
     def _at_host(self, path: str) -> str:
         return f"{self._broker.name}{HOST_SUFFIX}:{path}"
 
-    def _with(self, error: BrokerError, form: Form, system: str) -> BrokerError:
+    def _with_tail(self, error: BrokerError, form: Form, system: str) -> BrokerError:
         if isinstance(error, FormedError):
             if error.form is None:
                 return error

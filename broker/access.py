@@ -121,7 +121,7 @@ def sign(resource: str, expiry: str, key: str) -> str:
     return base64.b64encode(digest).decode("ascii")
 
 
-def _nowhere(host: str) -> bool:
+def _knows_no_host(host: str) -> bool:
     del host
     return False
 
@@ -147,7 +147,7 @@ class Access:
         verify: bool,
         authority: str = "localhost",
         entity_keys: Callable[[str | None], Iterable[SharedKey]] = _no_keys,
-        is_elsewhere: Callable[[str], bool] = _nowhere,
+        is_elsewhere: Callable[[str], bool] = _knows_no_host,
         issuer: Issuer | None = None,
         roles: Roles | None = None,
     ) -> None:

@@ -128,9 +128,9 @@ class Claims:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = ends_at
-        self._timer = self._clock.call_at(self._timer_at, self._look)
+        self._timer = self._clock.call_at(self._timer_at, self._end_expired)
 
-    def _look(self) -> None:
+    def _end_expired(self) -> None:
         self._timer = None
         now = self._clock.now_ms()
         left = {

@@ -136,7 +136,7 @@ def _prefixed_encoder(width: int, convert: Callable[[Any], bytes]) -> _Encoder:
     return encode_checked
 
 
-def _either(short: int, long: int, convert: Callable[[Any], bytes]) -> _Encoder:
+def _short_or_long(short: int, long: int, convert: Callable[[Any], bytes]) -> _Encoder:
     def encode_variable(value: Any) -> bytes:
         octets = convert(value)
         size = len(octets)
@@ -271,9 +271,9 @@ _ENCODERS: Final[dict[type, _Encoder]] = {
     Decimal64: lambda value: b"\x84" + _ELEMENTS[0x84](value),
     Decimal128: lambda value: b"\x94" + _ELEMENTS[0x94](value),
     uuid.UUID: lambda value: b"\x98" + value.bytes,
-    bytes: _either(0xA0, 0xB0, bytes),
-    str: _either(0xA1, 0xB1, _utf8),
-    Symbol: _either(0xA3, 0xB3, _utf8),
+    bytes: _short_or_long(0xA0, 0xB0, bytes),
+    str: _short_or_long(0xA1, 0xB1, _utf8),
+    Symbol: _short_or_long(0xA3, 0xB3, _utf8),
     list: encode_list,
     tuple: encode_list,
     dict: encode_map,

@@ -102,7 +102,7 @@ def _finite_or_text(number: float) -> float | str:
     return float(number) if math.isfinite(number) else float_text(number)
 
 
-def _single(number: float) -> float | str:
+def _float32_json(number: float) -> float | str:
     text = float_text(number, single=True)
     return float(text) if math.isfinite(number) else text
 
@@ -117,7 +117,7 @@ _SPELLED: Final[tuple[tuple[tuple[type, ...], _Spelling], ...]] = (
     (tuple(_DECIMALS), decimals.to_text),
     ((Symbol, Char), str.__str__),
     ((float,), _finite_or_text),
-    ((Float,), _single),
+    ((Float,), _float32_json),
     ((Timestamp,), lambda at: instant_text(at) if INSTANT_MS_MIN <= at <= INSTANT_MS_MAX else int(at)),
     ((bytes,), _base64),
     ((uuid.UUID,), str),

@@ -286,7 +286,7 @@ class _Applier:
         jms = jms_in(reading) if kind is SubscriptionDescription else None
         if reading.problems:
             raise _Refused("; ".join(reading.problems))
-        wanted = self._wanted(declared, kind, known, given)
+        wanted = self._wanted_description(declared, kind, known, given)
         if isinstance(wanted, SubscriptionDescription):
             assert topic is not None, "a subscription without its topic was refused"
             wanted = replace(wanted, topic_name=topic.name)
@@ -316,11 +316,11 @@ class _Applier:
             Status.LEFT_OUT,
         )
 
-    def _wanted(
+    def _wanted_description(
         self, declared: Declared, kind: type[EntityDescription], known: Description | None, given: Mapping[str, object]
     ) -> Description:
         limits = self._port.limits
-        stays = {} if known is None else {each.field: getattr(known, each.field) for each in _lasting(kind)}
+        stays = {} if known is None else {each.field: getattr(known, each.field) for each in _kept_properties(kind)}
         values: dict[str, object] = {**defaults_of(kind, limits), **stays, **given}
         _bring_within(values, given, limits)
         if values.get("forward_to") is not None:
@@ -525,7 +525,7 @@ class _Applier:
         return tuple(new if each is old else each for each in known), Status.CHANGED, "; ".join(changes)
 
 
-def _lasting(kind: type[EntityDescription]) -> list[Property]:
+def _kept_properties(kind: type[EntityDescription]) -> list[Property]:
     """What an update keeps where it names no value: what is fixed, and what older versions of the API do not have."""
     return [row for row in PROPERTIES_OF[kind] if row.is_fixed or row.since]
 

@@ -71,15 +71,15 @@ def _service_value(row: Property, value: object) -> object:
 
 
 def _rule(rule: RuleDescription) -> dict[str, object]:
-    action = {"sqlExpression": rule.action, "parameters": _plain(rule.action_parameters)}
+    action = {"sqlExpression": rule.action, "parameters": _with_types(rule.action_parameters)}
     found: dict[str, object] = {} if rule.action is None else {"action": action}
     match rule.filter:
         case CorrelationFilter() as own:
             texts = {camel(name): getattr(own, field) for field, name in CORRELATION_NAMES.items()}
-            parts = {**texts, "properties": _plain(own.properties)}
+            parts = {**texts, "properties": _with_types(own.properties)}
             return {**found, "filterType": "CorrelationFilter", "correlationFilter": parts}
         case SqlFilter() as own:
-            sql: dict[str, object] = {"sqlExpression": own.expression, "parameters": _plain(own.parameters)}
+            sql: dict[str, object] = {"sqlExpression": own.expression, "parameters": _with_types(own.parameters)}
         case FalseFilter():
             sql = {"sqlExpression": "1=0"}
         case _:
@@ -87,7 +87,7 @@ def _rule(rule: RuleDescription) -> dict[str, object]:
     return {**found, "filterType": "SqlFilter", "sqlFilter": sql}
 
 
-def _plain(values: Mapping[str, PropertyValue]) -> dict[str, object]:
+def _with_types(values: Mapping[str, PropertyValue]) -> dict[str, object]:
     return {
         name: {"type": value.type, "value": value.text} if isinstance(value, TypedText) else value
         for name, value in values.items()

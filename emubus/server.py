@@ -211,7 +211,7 @@ class Server:
         self._cleanup.callback(self.clock.close)
         self._otlp = None if config.otlp is None else _open_otlp(config.otlp, self.clock)
         ca = str(ca_file(config.tls_dir)) if config.tls is Tls.DEV else None
-        doors = Doors(partial(listener.listen, config.host), listener.stop_listening, self._left)
+        doors = Doors(partial(listener.listen, config.host), listener.stop_listening, self._forget_namespace)
         self._namespaces = namespaces = Namespaces(config, self._shared(ca), doors, self.clock)
         self._cleanup.push_async_callback(namespaces.close)
         namespaces.open_first()
@@ -254,7 +254,7 @@ class Server:
             started_us=self.clock.stopwatch_us(),
         )
 
-    def _left(self, services: Services) -> None:
+    def _forget_namespace(self, services: Services) -> None:
         """The HTTP server shall forget a namespace that is deleted."""
         if self._http is not None:
             self._http.forget(services)

@@ -120,15 +120,15 @@ class Snapshots:
 
     async def take(self, name: SnapshotName) -> Snapshot:
         """Take a snapshot; BrokerError: entity-already-exists, server-busy."""
-        return await self._alone(self._take(name))
+        return await self._one_at_a_time(self._take(name))
 
     async def restore(self, name: SnapshotName) -> Snapshot:
         """Replace the namespace by a snapshot; BrokerError: not-found, not-allowed, server-busy."""
-        return await self._alone(self._restore(name))
+        return await self._one_at_a_time(self._restore(name))
 
     async def delete(self, name: SnapshotName) -> None:
         """Delete a snapshot; BrokerError (not-found)."""
-        await self._alone(self._delete(name))
+        await self._one_at_a_time(self._delete(name))
 
     def archive(self, name: SnapshotName) -> AsyncIterator[bytes]:
         """The files of a snapshot as a tar archive; BrokerError (not-found)."""
@@ -141,11 +141,11 @@ class Snapshots:
 
     async def keep(self, name: SnapshotName, archive: AsyncIterator[bytes], bytes_max: int) -> Snapshot:
         """Store an archive as a snapshot; BrokerError: argument-error, entity-already-exists, server-busy."""
-        return await self._alone(self._keep(name, archive, bytes_max))
+        return await self._one_at_a_time(self._keep(name, archive, bytes_max))
 
     # ---- operations
 
-    async def _alone(self, work: Coroutine[object, None, T]) -> T:
+    async def _one_at_a_time(self, work: Coroutine[object, None, T]) -> T:
         """Run operations one at a time, each to its end even if its caller is cancelled."""
 
         async def in_turn() -> T:

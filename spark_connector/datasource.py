@@ -45,12 +45,12 @@ class ServiceBusDataSource(DataSource):
         Options are checked here, too, so a wrong one is reported at `load()` and not later. Spark does not say whether
         a batch or a stream follows.
         """
-        given = Values(self._raw, Context.READ)
+        given = Values(self._given_options, Context.READ)
         return source_schema(of_several=ENTITIES in given or ENTITY_PATTERN in given)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader for `spark.read`; ConnectorError for a wrong option or schema."""
-        options = source_options(self._raw, streaming=False)
+        options = source_options(self._given_options, streaming=False)
         source_columns(schema)
         from .source.batch import BatchReader
 
@@ -58,7 +58,7 @@ class ServiceBusDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """A reader for `spark.readStream`; ConnectorError for a wrong option or schema."""
-        options = source_options(self._raw, streaming=True)
+        options = source_options(self._given_options, streaming=True)
         source_columns(schema)
         from .source.stream import StreamReader
 
@@ -70,7 +70,7 @@ class ServiceBusDataSource(DataSource):
             raise ConnectorError(
                 Code.MODE_UNSUPPORTED, 'messages that are sent can\'t be overwritten: use mode("append") instead'
             )
-        options = sink_options(self._raw, streaming=False)
+        options = sink_options(self._given_options, streaming=False)
         sink_fields(schema, entity=options.entity, ignore_read_only=options.ignore_read_only_columns)
         from .sink.writer import BatchWriter
 
@@ -84,12 +84,12 @@ class ServiceBusDataSource(DataSource):
                 'messages that are sent can\'t be overwritten, as outputMode("complete") would: use '
                 'outputMode("append") or foreachBatch',
             )
-        options = sink_options(self._raw, streaming=True)
+        options = sink_options(self._given_options, streaming=True)
         sink_fields(schema, entity=options.entity, ignore_read_only=options.ignore_read_only_columns)
         from .sink.writer import StreamWriter
 
         return StreamWriter(options, schema)
 
     @property
-    def _raw(self) -> Mapping[str, str]:
+    def _given_options(self) -> Mapping[str, str]:
         return cast(Mapping[str, str], self.options)

@@ -159,7 +159,7 @@ def source_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     values = Values(raw, Context.STREAM_READ if streaming else Context.BATCH_READ)
     connection, entity_path = _connection(values)
     _check_mode(values, streaming)
-    several = _several(values, entity_path, connection.endpoint)
+    several = _choice_of_several(values, entity_path, connection.endpoint)
     least, most = values[table.MIN_MESSAGES_PER_TRIGGER], values[table.MAX_MESSAGES_PER_TRIGGER]
     if least is not None and most is not None and least > most:
         raise _invalid(
@@ -271,7 +271,7 @@ def _check_mode(values: Values, streaming: bool) -> None:
 # ---- the target
 
 
-def _several(values: Values, entity_path: str | None, endpoint: Endpoint) -> EntityChoice | None:
+def _choice_of_several(values: Values, entity_path: str | None, endpoint: Endpoint) -> EntityChoice | None:
     """The choice of several entities; None if one is named."""
     given = [option for option in (table.ENTITIES, table.ENTITY_PATTERN) if option in values]
     if not given:

@@ -29,9 +29,9 @@ def text_of(node: Node) -> str:
         case syntax.PropertyCall(argument):
             return f"property({text_of(argument)})"
         case syntax.Signed(negative, operand):
-            return f"{'-' if negative else '+'}{_inner(operand)}"
+            return f"{'-' if negative else '+'}{_in_parentheses(operand)}"
         case syntax.Chain(first, rest):
-            return " ".join([_inner(first), *(f"{sign} {_inner(operand)}" for sign, operand in rest)])
+            return " ".join([_in_parentheses(first), *(f"{sign} {_in_parentheses(operand)}" for sign, operand in rest)])
         case _:
             return _predicate(node)
 
@@ -39,25 +39,25 @@ def text_of(node: Node) -> str:
 def _predicate(node: syntax.Predicate) -> str:
     match node:
         case syntax.Comparison(operator, left, right):
-            return f"{_inner(left)} {operator} {_inner(right)}"
+            return f"{_in_parentheses(left)} {operator} {_in_parentheses(right)}"
         case syntax.IsNull(name):
             return f"{text_of(name)} IS NULL"
         case syntax.Exists(name):
             return f"EXISTS ({text_of(name)})"
         case syntax.In(left, items):
-            return f"{_inner(left)} IN ({', '.join(map(text_of, items))})"
+            return f"{_in_parentheses(left)} IN ({', '.join(map(text_of, items))})"
         case syntax.Like(left, pattern, escape):
             tail = "" if escape is None else f" ESCAPE {text_of(escape)}"
-            return f"{_inner(left)} LIKE {text_of(pattern)}{tail}"
+            return f"{_in_parentheses(left)} LIKE {text_of(pattern)}{tail}"
         case syntax.Not(operand):
-            return f"NOT {_inner(operand)}"
+            return f"NOT {_in_parentheses(operand)}"
         case syntax.All(items):
-            return " AND ".join(map(_inner, items))
+            return " AND ".join(map(_in_parentheses, items))
         case syntax.AnyOf(items):
-            return " OR ".join(map(_inner, items))
+            return " OR ".join(map(_in_parentheses, items))
 
 
-def _inner(node: Node) -> str:
+def _in_parentheses(node: Node) -> str:
     text = text_of(node)
     return f"({text})" if isinstance(node, syntax.Chain | syntax.All | syntax.AnyOf) else text
 

@@ -123,10 +123,10 @@ def _sent_text(found: Found, message: Message | None) -> str:
         return f"Sent{by} and dropped: a message with this id was sent within the duplicate detection window"
     at = None if message is None else message.scheduled_enqueue_at
     later = f", scheduled for {instant(at)}" if at is not None and at > entry.at else ""
-    return f"Sent{by}{later}{_place(entry, message)}"
+    return f"Sent{by}{later}{_partition_phrase(entry, message)}"
 
 
-def _place(entry: Entry, message: Message | None) -> str:
+def _partition_phrase(entry: Entry, message: Message | None) -> str:
     """The partition of an arriving message and why it is this one, as the end of a sentence."""
     if entry.partition_id is None:
         return ""
@@ -159,7 +159,7 @@ def instant(at_ms: object) -> str:
         return f"{at_ms} ms"
 
 
-def _by(facts: Mapping[str, object]) -> str:
+def _by_phrase(facts: Mapping[str, object]) -> str:
     return f" by {facts['by']}" if facts.get("by") else ""
 
 
@@ -186,7 +186,7 @@ def _change_text(verb: str) -> Callable[[Mapping[str, object]], str]:
 
 _Text = Callable[[Mapping[str, object]], str]
 _TEXTS: Final[Mapping[EventKind, _Text]] = {
-    EventKind.REFUSED: lambda facts: f"Refused{_by(facts)}: {facts['reason']}",
+    EventKind.REFUSED: lambda facts: f"Refused{_by_phrase(facts)}: {facts['reason']}",
     EventKind.ROUTED: lambda _: "The rules of the subscriptions were tested",
     EventKind.ACTIVATED: lambda facts: (
         "Delivered before its time, on request" if facts["is_early"] else "The scheduled time has come"
@@ -196,8 +196,8 @@ _TEXTS: Final[Mapping[EventKind, _Text]] = {
         f"To be forwarded to '{facts['to']}'" if "to" in facts else "To be forwarded to another partition of the target"
     ),
     EventKind.FORWARDED: lambda _: "Arrived by forwarding",
-    EventKind.LOCKED: lambda facts: f"Locked{_by(facts)} until {instant(facts['until_at'])}",
-    EventKind.RECEIVED: lambda facts: f"Received and deleted{_by(facts)}",
+    EventKind.LOCKED: lambda facts: f"Locked{_by_phrase(facts)} until {instant(facts['until_at'])}",
+    EventKind.RECEIVED: lambda facts: f"Received and deleted{_by_phrase(facts)}",
     EventKind.LOCK_RENEWED: lambda facts: f"Lock renewed until {instant(facts['until_at'])}",
     EventKind.LOCK_EXPIRED: lambda _: "The lock expired: it counts as a delivery attempt",
     EventKind.COMPLETED: lambda _: "Completed",
@@ -210,7 +210,7 @@ _TEXTS: Final[Mapping[EventKind, _Text]] = {
     EventKind.CANCELED: lambda _: "The schedule was canceled",
     EventKind.DELETED: lambda _: "Deleted by a request",
     EventKind.SESSION_ACCEPTED: lambda facts: (
-        f"Session '{facts['session']}' accepted{_by(facts)} until {instant(facts['until_at'])}"
+        f"Session '{facts['session']}' accepted{_by_phrase(facts)} until {instant(facts['until_at'])}"
     ),
     EventKind.SESSION_RELEASED: lambda facts: f"Session '{facts['session']}' released",
     EventKind.SESSION_LOCK_EXPIRED: lambda facts: f"The lock of session '{facts['session']}' expired",

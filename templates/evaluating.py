@@ -449,7 +449,7 @@ def _lambda_variable(scope: Scope, tree: Call) -> object:
     return scope.arguments[name.lower()]
 
 
-def _over(scope: Scope, tree: Call, kind: type[list[object]] | type[dict[str, object]]) -> object:
+def _collection_of(scope: Scope, tree: Call, kind: type[list[object]] | type[dict[str, object]]) -> object:
     """The first argument of a function with lambdas, or what is unknown. Unresolved."""
     found = scope.run(tree.arguments[0])
     if isinstance(found, Unknown | kind):
@@ -459,14 +459,14 @@ def _over(scope: Scope, tree: Call, kind: type[list[object]] | type[dict[str, ob
 
 def _map(scope: Scope, tree: Call) -> object:
     _needs(tree, 2)
-    values = _over(scope, tree, list)
+    values = _collection_of(scope, tree, list)
     if not isinstance(values, list):
         return values
     work = _lambda(scope, tree.arguments[1], 1, 2)
-    return [_safe(work, each, at) for at, each in enumerate(values)]
+    return [_or_unknown(work, each, at) for at, each in enumerate(values)]
 
 
-def _safe(work: Callable[..., object], *given: object) -> object:
+def _or_unknown(work: Callable[..., object], *given: object) -> object:
     try:
         return work(*given)
     except Unresolved as error:
@@ -475,7 +475,7 @@ def _safe(work: Callable[..., object], *given: object) -> object:
 
 def _filter(scope: Scope, tree: Call) -> object:
     _needs(tree, 2)
-    values = _over(scope, tree, list)
+    values = _collection_of(scope, tree, list)
     if not isinstance(values, list):
         return values
     work = _lambda(scope, tree.arguments[1], 1, 2)
@@ -490,7 +490,7 @@ def _filter(scope: Scope, tree: Call) -> object:
 
 def _reduce(scope: Scope, tree: Call) -> object:
     _needs(tree, 3)
-    values = _over(scope, tree, list)
+    values = _collection_of(scope, tree, list)
     if not isinstance(values, list):
         return values
     found = scope.run(tree.arguments[1])
@@ -502,7 +502,7 @@ def _reduce(scope: Scope, tree: Call) -> object:
 
 def _sort(scope: Scope, tree: Call) -> object:
     _needs(tree, 2)
-    values = _over(scope, tree, list)
+    values = _collection_of(scope, tree, list)
     if not isinstance(values, list):
         return values
     work = _lambda(scope, tree.arguments[1], 2, 2)
@@ -518,7 +518,7 @@ def _sort(scope: Scope, tree: Call) -> object:
 
 def _to_object(scope: Scope, tree: Call) -> object:
     _needs(tree, 2, 3)
-    values = _over(scope, tree, list)
+    values = _collection_of(scope, tree, list)
     if not isinstance(values, list):
         return values
     name_of = _lambda(scope, tree.arguments[1], 1, 1)
@@ -528,13 +528,13 @@ def _to_object(scope: Scope, tree: Call) -> object:
         name = name_of(each)
         if not isinstance(name, str):
             raise (unknown_in(name) or Unknown(f"{tree.written}() makes a name of {quoted(name)}")).needed()
-        found[name] = _safe(value_of, each)
+        found[name] = _or_unknown(value_of, each)
     return found
 
 
 def _group_by(scope: Scope, tree: Call) -> object:
     _needs(tree, 2)
-    values = _over(scope, tree, list)
+    values = _collection_of(scope, tree, list)
     if not isinstance(values, list):
         return values
     name_of = _lambda(scope, tree.arguments[1], 1, 1)
@@ -549,11 +549,11 @@ def _group_by(scope: Scope, tree: Call) -> object:
 
 def _map_values(scope: Scope, tree: Call) -> object:
     _needs(tree, 2)
-    values = _over(scope, tree, dict)
+    values = _collection_of(scope, tree, dict)
     if not isinstance(values, dict):
         return values
     work = _lambda(scope, tree.arguments[1], 1, 1)
-    return {name: _safe(work, each) for name, each in values.items()}
+    return {name: _or_unknown(work, each) for name, each in values.items()}
 
 
 # Where the template is deployed.

@@ -359,7 +359,7 @@ class _Template:
         try:
             rounds = [scope] if copy is None else list(scope.rounds(_require_object(copy, "copy")))
         except Unresolved as error:
-            self._reading.leave_out(f"{_word(kind)} {quoted(raw.get('name', ''))}", error, path)
+            self._reading.leave_out(f"{_type_word(kind)} {quoted(raw.get('name', ''))}", error, path)
             return
         for index, inner in enumerate(rounds):
             self._reading.setting.budget.step()
@@ -404,7 +404,7 @@ class _Template:
         if instance.module is not None and not _mentions_service_bus(raw, DEPTH_MAX):
             self._reading.foreign[instance.kind] += 1
             return
-        label = f"{_word(instance.kind)} {_shown_name(instance)}"
+        label = f"{_type_word(instance.kind)} {_shown_name(instance)}"
         try:
             is_made = instance.scope.value(raw.get("condition", True))
             if isinstance(is_made, str) and is_made.lower() in ("true", "false"):
@@ -449,12 +449,12 @@ class _Template:
             why = Unresolved(found.missing.why, found.missing.parameter)
             self._reading.leave_out(f"{label}: some of its properties", why, instance.path, is_entity=False)
         if kind is Kind.NAMESPACE:
-            found = {**found, **_beside(instance)}
-        properties = coerced(kind, self._known(found, label, instance.path))
+            found = {**found, **_sku_and_tags(instance)}
+        properties = coerced(kind, self._known_properties(found, label, instance.path))
         origin = self._reading.locate(instance.path)
         self._reading.declare(Declared(kind, path, properties, origin, "" if _UNKNOWN_NAME in namespace else namespace))
 
-    def _known(self, properties: Mapping[str, object], label: str, path: str) -> JsonObject:
+    def _known_properties(self, properties: Mapping[str, object], label: str, path: str) -> JsonObject:
         """The properties that are known; of the others a line each."""
         found: JsonObject = {}
         for name, value in properties.items():
@@ -656,7 +656,7 @@ def _resources(raw: object, path: str) -> Iterator[tuple[str, str, Mapping[str, 
         yield "", f"{path}[{at}]", _require_object(each, path)
 
 
-def _beside(instance: _Instance) -> JsonObject:
+def _sku_and_tags(instance: _Instance) -> JsonObject:
     """What a namespace has beside its properties. No entity needs its place and tags: they are left out if unknown."""
     found: JsonObject = {}
     for name in ("sku", "location", "tags", "identity"):
@@ -696,7 +696,7 @@ def _mentions_service_bus(raw: object, depth: int) -> bool:
     return isinstance(raw, list) and any(_mentions_service_bus(each, depth - 1) for each in raw)
 
 
-def _word(kind: str) -> str:
+def _type_word(kind: str) -> str:
     """A type as messages name it."""
     known = _KINDS.get(kind.lower().removeprefix(_SERVICE))
     return "module" if kind.lower() == _DEPLOYMENT else kind if known is None else known.value

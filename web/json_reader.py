@@ -157,7 +157,7 @@ class _Reader:
                 self._fail(f"a value is expected, not {mark!r}", self._at - 1)
             else:
                 value = self._number_or_constant()
-            value, is_last = self._placed(value)
+            value, is_last = self._place_value(value)
             if is_last:
                 mark = self._mark()
                 if mark or self._at < len(self._text):
@@ -180,7 +180,7 @@ class _Reader:
             self._names.append(self._name({}))
         return True
 
-    def _placed(self, value: object) -> tuple[object, bool]:
+    def _place_value(self, value: object) -> tuple[object, bool]:
         """Put a value where it belongs, and so each list and object that ends with it; the value of the whole text, if
         that ends here."""
         while self._open:

@@ -42,11 +42,12 @@ class Scope:
 
     def check(self, address: str) -> None:
         """Refuse a receiver on a second top-level entity, even while no transaction is open."""
-        if self.via is not None and _top_level(address) != _top_level(self.via):
+        if self.via is not None and _queue_or_topic_of(address) != _queue_or_topic_of(self.via):
             raise BrokerError(
                 Condition.NOT_ALLOWED,
                 "Local transactions cannot span multiple top-level entities such as queue or topic. Receivers of this "
-                f"AMQP session can be opened on '{_top_level(self.via)}' only, not on '{_top_level(address)}'.",
+                f"AMQP session can be opened on '{_queue_or_topic_of(self.via)}' only, not on "
+                f"'{_queue_or_topic_of(address)}'.",
             )
 
     def enter(self, pointer: Pointer, address: str) -> None:
@@ -61,7 +62,7 @@ class Scope:
             self.via = None
 
 
-def _top_level(address: str) -> str:
+def _queue_or_topic_of(address: str) -> str:
     return parse_address(address).key.partition(_SUBSCRIPTIONS)[0]
 
 
@@ -103,8 +104,8 @@ class CoordinatorLink(IncomingDeliveries):
         if fields[0] is not None:
             raise BrokerError(Condition.NOT_IMPLEMENTED, "Global transactions are not supported.")
         self._check_limits()
-        self._via()  # which may be gone
-        ref = self._context.broker.transactions.declare(self, self._via, connection=self._context)
+        self._via_entity()  # which may be gone
+        ref = self._context.broker.transactions.declare(self, self._via_entity, connection=self._context)
         run.done_with((DECLARED, declared(ref.id)))
 
     def _check_limits(self) -> None:
@@ -126,7 +127,7 @@ class CoordinatorLink(IncomingDeliveries):
             text = f"There are {all_max} open transactions already; one must end before another can begin."
             raise BrokerError(Condition.RESOURCE_LIMIT_EXCEEDED, text + advice)
 
-    def _via(self) -> Entity | None:
+    def _via_entity(self) -> Entity | None:
         """The first entity of the AMQP session, None as long as there is none; BrokerError if it is gone."""
         return None if self._scope.via is None else self._context.broker.namespace.find(self._scope.via)[0]
 

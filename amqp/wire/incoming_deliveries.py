@@ -115,7 +115,7 @@ class IncomingDeliveries(Link):
             return
         pointer = self.pointer
         if size > DELIVERY_BYTES:
-            data = _large(pointer, size)
+            data = _read_large(pointer, size)
         else:
             taken = _recv(pointer, buffers.delivery, size)
             data = buffers.delivery_view[:taken] if taken > 0 else b""
@@ -284,7 +284,7 @@ class IncomingDeliveries(Link):
         super().gone()
 
 
-def _large(pointer: Pointer, size: int) -> bytes:
+def _read_large(pointer: Pointer, size: int) -> bytes:
     """The bytes of a delivery that `buffers.delivery` can't hold."""
     buffer: Any = ffi.new("char[]", size)
     taken = _recv(pointer, buffer, size)

@@ -263,7 +263,7 @@ def _is_simple_flow(data: bytes, pos: int, stop: int, attached: Set[bytes]) -> b
     )
 
 
-def _bound() -> Any:
+def _bind_native() -> Any:
     """The functions in C, bound to Proton's; None without them."""
     native = native_module(f"{__package__}._delivery_loops")
     if native is not None:
@@ -282,7 +282,7 @@ def _delivery_at(handle: Handle) -> Pointer:
 
 passthrough_end = passthrough_end_in_python
 without_tokens = without_tokens_in_python
-_native: Final = _bound()
+_native: Final = _bind_native()
 IS_NATIVE: Final = _native is not None
 """Whether the functions in C are in use."""
 if _native is not None:

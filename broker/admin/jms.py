@@ -111,7 +111,7 @@ class JmsEntities:
         Raises BrokerError: not-allowed while others use the subscription in another way, unauthorized-access, and the
         errors of a creation.
         """
-        known = self._known(consumer, claims)
+        known = self._subscriptions_of_consumer(consumer, claims)
         for each in known:
             if _fits_consumer(each, consumer):
                 if each.attached and not consumer.jms.is_shared:
@@ -146,7 +146,7 @@ class JmsEntities:
         Raises BrokerError: not-found, unauthorized-access, not-allowed while it is used, server-busy.
         """
         full_name = f"{name}{JmsSubscription(client_id, True, False).suffix}"
-        known = self._visible(full_name, claims)
+        known = self._visible_subscriptions(full_name, claims)
         if not known:
             if not claims.any_valid():
                 claims.require(Need("", (Right.MANAGE,)))
@@ -160,14 +160,14 @@ class JmsEntities:
             self._administration.delete(each.path)
         return _topic_of(known[0])
 
-    def _known(self, consumer: TopicConsumer, claims: Claims) -> list[Entity]:
+    def _subscriptions_of_consumer(self, consumer: TopicConsumer, claims: Claims) -> list[Entity]:
         """The subscriptions that have the consumer's name, over all topics, that of its own topic first."""
         if consumer.name is None:
             return []
-        found = self._visible(f"{consumer.name}{consumer.jms.suffix}", claims)
+        found = self._visible_subscriptions(f"{consumer.name}{consumer.jms.suffix}", claims)
         return sorted(found, key=lambda each: not _is_on(each, consumer.topic_name))
 
-    def _visible(self, full_name: str, claims: Claims) -> list[Entity]:
+    def _visible_subscriptions(self, full_name: str, claims: Claims) -> list[Entity]:
         """The subscriptions of that name, on all topics, that the caller may know of."""
         found = self._namespace.jms_subscriptions(full_name)
         return [each for each in found if claims.allows(Need(_topic_of(each), (Right.LISTEN,)))]

@@ -245,7 +245,7 @@ class Forwarder:
         except BrokerError as error:
             is_full = error.condition is Condition.RESOURCE_LIMIT_EXCEEDED
             has_key = target.entity.partition_for_forwarded(message, record.target_index)[1]
-            if is_full and (has_key or not self._others(target, {})):
+            if is_full and (has_key or not self._other_partitions(target, {})):
                 raise
 
     async def _carry(self, handle: PartitionHandle, refusing: Refusing) -> bool:
@@ -336,7 +336,7 @@ class Forwarder:
             full = error.condition is Condition.RESOURCE_LIMIT_EXCEEDED
             if len(group) > 1 and (full or error.condition is Condition.INTERNAL_ERROR):  # others may be stored
                 return await self._hand_over_singly(handle, target, group, refusing)
-            if full and self._is_free(handle, group[0], target) and self._others(target, refusing):
+            if full and self._is_free(handle, group[0], target) and self._other_partitions(target, refusing):
                 refusing[target] = error
                 return error, group
             home = group[0][0]
@@ -368,7 +368,7 @@ class Forwarder:
             return False
         return not target.entity.partition_for_forwarded(parse_stored(row[2].stored), row[2].target_index)[1]
 
-    def _others(self, target: PartitionHandle, refusing: Refusing) -> list[int]:
+    def _other_partitions(self, target: PartitionHandle, refusing: Refusing) -> list[int]:
         """Return the alternatives to `target` in turn, beginning with the next partition."""
         partitions = target.entity.partitions
         behind = [*partitions[target.index + 1 :], *partitions[: target.index]]
@@ -378,7 +378,7 @@ class Forwarder:
         self, handle: PartitionHandle, target: PartitionHandle, rows: list[Row], refusing: Refusing
     ) -> bool:
         """Move keyless messages that `target` has not stored to other partitions; return whether there are any."""
-        others = self._others(target, refusing)
+        others = self._other_partitions(target, refusing)
         if not others:
             return False
         turns = [(home, number, others[turn % len(others)]) for turn, (home, number, _) in enumerate(rows)]

@@ -68,7 +68,7 @@ class Transactions:
     def discharge(self, ref: TransactionRef, *, fail: bool, done: Done) -> None:
         """End a transaction: commit it, or roll back if `fail`. `done(None)` comes when the outcome is durable."""
         try:
-            transaction = self._named(ref, is_work=False)
+            transaction = self._open_transaction(ref, is_work=False)
         except BrokerError as error:
             self._timed_out.pop(ref.id, None)
             done(error)
@@ -265,7 +265,7 @@ class Transactions:
 
     # ---- helpers
 
-    def _named(self, ref: TransactionRef, *, is_work: bool) -> Transaction:
+    def _open_transaction(self, ref: TransactionRef, *, is_work: bool) -> Transaction:
         """Return the open transaction that the connection of `ref` has declared. Raises BrokerError."""
         transaction = self._open.get(ref.id)
         if transaction is not None and transaction.ref.connection is ref.connection:
@@ -283,7 +283,7 @@ class Transactions:
             del self._timed_out[next(iter(self._timed_out))]
 
     def _find(self, ref: TransactionRef) -> Transaction:
-        transaction = self._named(ref, is_work=True)
+        transaction = self._open_transaction(ref, is_work=True)
         transaction.via = transaction.via or transaction.find_via()
         return transaction
 

@@ -201,13 +201,13 @@ class RuleIndex:
         elif not compiled.equalities:
             self._evaluated[rule.rank] = rule
         else:
-            rule.equality = equality = min(compiled.equalities, key=self._beside)
+            rule.equality = equality = min(compiled.equalities, key=self._count_beside)
             rule.rest = compiled.rest(equality)
             self._slots[equality.space].setdefault(equality.name, {}).setdefault(equality.key, {})[rule.rank] = rule
             self._system_names.update(compiled.system_names)
             self._user_readers += compiled.reads_user
 
-    def _beside(self, equality: Equality) -> int:
+    def _count_beside(self, equality: Equality) -> int:
         return len(self._slots[equality.space].get(equality.name, {}).get(equality.key, ()))
 
     def _take_out(self, rule: _Rule) -> None:

@@ -103,14 +103,14 @@ def _decimal(octets: bytes) -> Value:
     return Decimal(text)
 
 
-def _same(value: Any) -> Value:
+def _unchanged(value: Any) -> Value:
     same: Value = value
     return same
 
 
 _NORMALISERS: Final[Mapping[type[Any], Callable[[Any], Value]]] = {
-    **dict.fromkeys((type(None), bool, float, str, uuid.UUID, Instant, OffsetInstant, Span, Decimal, Char), _same),
-    **dict.fromkeys((*numbers.INTEGERS, Float), _same),
+    **dict.fromkeys((type(None), bool, float, str, uuid.UUID, Instant, OffsetInstant, Span, Decimal, Char), _unchanged),
+    **dict.fromkeys((*numbers.INTEGERS, Float), _unchanged),
     **dict.fromkeys((Decimal32, Decimal64, Decimal128), _decimal),
     Symbol: str,
     Timestamp: lambda ms: Instant(ms * TICKS_PER_MS),

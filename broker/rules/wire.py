@@ -102,12 +102,12 @@ def rule_from_amqp(name: str, mapping: Mapping[str, object]) -> RuleDescription:
     correlation = _map_member(mapping, "correlation-filter")
     action = _map_member(mapping, "sql-rule-action")
     if sql is not None and correlation is not None:
-        raise _wrong("rule-description", "it has both a sql-filter and a correlation-filter")
+        raise _field_error("rule-description", "it has both a sql-filter and a correlation-filter")
     description: Filter = TrueFilter()
     if sql is not None:
         expression = _text_member(sql, "expression", "sql-filter.")
         if expression is None:
-            raise _wrong("sql-filter.expression", "it is missing")
+            raise _field_error("sql-filter.expression", "it is missing")
         description = SqlFilter(expression)
     elif correlation is not None:
         description = _correlation(correlation)
@@ -121,7 +121,7 @@ def _correlation(fields: Mapping[str, object]) -> CorrelationFilter:
     properties: dict[str, PropertyValue] = {}
     for key, value in given.items():
         if not isinstance(key, str):
-            raise _wrong("correlation-filter.properties", f"a name is of type {_type(key)}, not string")
+            raise _field_error("correlation-filter.properties", f"a name is of type {_type(key)}, not string")
         properties[str(key)] = _value_from_amqp(str(key), value)
     return CorrelationFilter(**texts, properties=properties)
 
@@ -141,7 +141,9 @@ def _value_from_amqp(name: str, raw: object) -> PropertyValue:
             return value
         case int() | float() | str():  # the types of the codec become Python's own
             return int(value) if isinstance(value, int) else float(value) if isinstance(value, float) else str(value)
-    raise _wrong(f"correlation-filter.properties[{name!r:.80}]", f"values of type {_type(raw)} cannot be compared")
+    raise _field_error(
+        f"correlation-filter.properties[{name!r:.80}]", f"values of type {_type(raw)} cannot be compared"
+    )
 
 
 def _instant_text(name: str, instant: Instant) -> str:
@@ -149,20 +151,20 @@ def _instant_text(name: str, instant: Instant) -> str:
         return to_text(instant)
     except FilterException:
         field = f"correlation-filter.properties[{name!r:.80}]"
-        raise _wrong(field, "the instant lies outside the years 1 to 9999") from None
+        raise _field_error(field, "the instant lies outside the years 1 to 9999") from None
 
 
 def _map_member(fields: Mapping[str, object], key: str, path: str = "") -> Mapping[str, object] | None:
     value = fields.get(key)
     if value is not None and not isinstance(value, dict):
-        raise _wrong(path + key, f"it is of type {_type(value)}, not map")
+        raise _field_error(path + key, f"it is of type {_type(value)}, not map")
     return value
 
 
 def _text_member(fields: Mapping[str, object], key: str, path: str) -> str | None:
     value = fields.get(key)
     if value is not None and not isinstance(value, str):
-        raise _wrong(path + key, f"it is of type {_type(value)}, not string")
+        raise _field_error(path + key, f"it is of type {_type(value)}, not string")
     return None if value is None else str(value)
 
 
@@ -172,5 +174,5 @@ def _type(value: object) -> str:
     return type(value).__name__.lower()
 
 
-def _wrong(field: str, problem: str) -> BrokerError:
+def _field_error(field: str, problem: str) -> BrokerError:
     return BrokerError(Condition.ARGUMENT_ERROR, f"The field {field} cannot be used: {problem}.")

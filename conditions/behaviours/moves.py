@@ -66,8 +66,8 @@ class BrokerMove(Refusing):
             key = entity.path.lower()
             if not self.covers(entity.path) or not self.chosen(key, "entities"):
                 continue
-            at_ms += self._between(key, "gap")
-            away_ms = self._between(key, "away")
+            at_ms += self._ms_between(key, "gap")
+            away_ms = self._ms_between(key, "away")
             on.plan(at_ms, f"{entity.path} moves, away for {away_ms} ms")
             self.at(at_ms, partial(self._move, entity.path, at_ms, away_ms))
 
@@ -83,7 +83,7 @@ class BrokerMove(Refusing):
         super().end()
         self.on.shared.away_until.clear()
 
-    def _between(self, key: str, name: str) -> int:
+    def _ms_between(self, key: str, name: str) -> int:
         least, most = sorted((self.number(f"{name}_min_ms"), self.number(f"{name}_max_ms")))
         return self.on.chance.between(f"{key} {name}", least, most)
 

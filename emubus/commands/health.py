@@ -59,7 +59,7 @@ def run(parsed: Parsed) -> int:
     try:
         status, body, uptime_s = _get_health(host, port, authority, parsed.timeout)
     except (OSError, ValueError) as error:
-        if parsed.host is None and parsed.http_port is None and (found := _elsewhere(port)) is not None:
+        if parsed.host is None and parsed.http_port is None and (found := _server_on_other_port(port)) is not None:
             return run(Parsed({**vars(parsed), "host": found[0], "http_port": str(found[1])}))
         if parsed.json:
             message = one_line(reason_of(error))
@@ -78,7 +78,7 @@ def run(parsed: Parsed) -> int:
     return EXIT_OK if status == 200 else EXIT_FAILED
 
 
-def _elsewhere(port: int) -> tuple[str, int] | None:
+def _server_on_other_port(port: int) -> tuple[str, int] | None:
     """Host and port of the server that a command without options means, if it is on another port."""
     if option_with_source(HOST, {})[1] is not None or option_with_source(HTTP_PORT, {})[1] is not None:
         return None

@@ -271,7 +271,7 @@ def _into_server(parsed: Parsed, resources: Resources, entities: Sequence[Descri
             done.passed_over += copied.passed_over
             done.counts = {path: count for path, count in copied.counts.items() if count}
             later = _apply(server, resources, sets_targets=True, whole_rules=bool(entities))
-            done.results = [_later(*pair) for pair in zip(done.results, later, strict=False)]
+            done.results = [_merged_result(*pair) for pair in zip(done.results, later, strict=False)]
     except BrokerError as error:
         raise CommandError(error.description) from error
     except ConnectionError as error:
@@ -287,7 +287,7 @@ def _apply(server: RemoteEmubus, resources: Resources, *, sets_targets: bool, wh
     return [*results, *left_out(resources)]
 
 
-def _later(first: Result, second: Result) -> Result:
+def _merged_result(first: Result, second: Result) -> Result:
     """The result of both rounds: the second one only sets targets."""
     from ..declared.applying import Status
 

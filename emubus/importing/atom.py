@@ -76,17 +76,17 @@ class LiveNamespace:
         for name, node in self._feed("$Resources/Queues"):
             found = top_level_in(node, name, None, self._context)
             assert isinstance(found, QueueDescription)
-            yield _local(found)
+            yield _with_local_targets(found)
         for name, node in self._feed("$Resources/Topics"):
             topic = top_level_in(node, name, None, self._context)
             assert isinstance(topic, TopicDescription)
-            yield _local(topic)
+            yield _with_local_targets(topic)
             for own, each in self._feed(f"{name}/Subscriptions"):
                 subscription = subscription_in(each, name, own, None, self._context)
                 if subscription.jms is not None and not own.endswith(subscription.jms.suffix):
                     self.passed_over.append(f"{subscription.path}: it goes with its JMS consumers")
                     continue
-                yield _local(replace(subscription, rules=tuple(self._rules(subscription))))
+                yield _with_local_targets(replace(subscription, rules=tuple(self._rules(subscription))))
 
     def _rules(self, subscription: SubscriptionDescription) -> Iterator[RuleDescription]:
         return (rule_of(subscription, node, name) for name, node in self._feed(f"{subscription.path}/Rules"))
@@ -148,7 +148,7 @@ def read_namespace(
         namespace.close()
 
 
-def _local(description: Description) -> Description:
+def _with_local_targets(description: Description) -> Description:
     """The description with its targets as paths, and without what the tier decides.
 
     The service returns addresses with its own host, and the tier's largest message as if it had been set.

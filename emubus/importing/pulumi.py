@@ -102,8 +102,8 @@ class _Reader:
             self._pass_over(what, "emubus has no such setting", origin, is_entity=False)
             return
         kind, names = _NAMES[word]
-        inputs = _plain(resource.get("inputs")) or {}
-        outputs = _plain(resource.get("outputs")) or {}
+        inputs = _members_without_secrets(resource.get("inputs")) or {}
+        outputs = _members_without_secrets(resource.get("outputs")) or {}
         placed = _place_by_id(resource, kind)
         if placed is None:
             found = [inputs.get(each, outputs.get(each)) for each in names]
@@ -127,7 +127,10 @@ class _Reader:
             self._pass_over(what, "emubus has no such setting", origin, is_entity=False)
             return
         row = TYPES[type_name]
-        outputs, inputs = _plain(resource.get("outputs")) or {}, _plain(resource.get("inputs")) or {}
+        outputs, inputs = (
+            _members_without_secrets(resource.get("outputs")) or {},
+            _members_without_secrets(resource.get("inputs")) or {},
+        )
         given = {**{each: value for each, value in outputs.items() if each in ("primaryKey", "secondaryKey")}, **inputs}
         above_names = ("__defaults", "name", camel_name(row.parent))
         shown = self._without_secrets(
@@ -188,7 +191,7 @@ def _place_by_id(resource: JsonObject, kind: Kind) -> tuple[str, tuple[str, ...]
     return None if known is None or known[0] is not kind else (known[1], known[2])
 
 
-def _plain(value: object) -> dict[str, object] | None:
+def _members_without_secrets(value: object) -> dict[str, object] | None:
     """The members of an object with secrets opened, if the export shows them."""
     opened = _without_secret_mark(value)
     return {str(name): each for name, each in opened.items()} if isinstance(opened, dict) else None

@@ -206,7 +206,7 @@ class _Reader:
             self._pass_over(each, "its name is known after apply", _AFTER_APPLY)
             return None
         own = entity_name(jms_name(name, properties) if kind is Kind.SUBSCRIPTION else name)
-        above = self._above(each, row, hops)
+        above = self._parent_of(each, row, hops)
         if above is None:
             self._pass_over(
                 each,
@@ -216,7 +216,7 @@ class _Reader:
             return None
         return above[0], (*above[1], own)
 
-    def _above(self, each: _Resource, row: Row, hops: int) -> tuple[str, tuple[str, ...]] | None:
+    def _parent_of(self, each: _Resource, row: Row, hops: int) -> tuple[str, tuple[str, ...]] | None:
         """Namespace and path of what a resource is in; the namespace "" if it is not known."""
         known = parse_id(str(each.values.get(row.parent) or ""))
         if known is not None:
@@ -294,7 +294,7 @@ class _Reader:
             return None
         if row.kind is Kind.NAMESPACE:
             return name, ()
-        above = self._above(target, row, hops + 1)
+        above = self._parent_of(target, row, hops + 1)
         if row.kind is Kind.SUBSCRIPTION:
             name = jms_name(name, properties_of(row, target.values)[0])
         return None if above is None else (above[0], (*above[1], entity_name(name)))

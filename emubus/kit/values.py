@@ -39,8 +39,8 @@ class MessageCounts(dict[str, int]):
 
     def __missing__(self, name: str) -> int:
         """The count under another spelling of its name; KeyError names those that there are."""
-        known = {_plain(each): each for each in self}
-        found = known.get(_plain(name).removesuffix("messagecount"))
+        known = {_letters_and_digits(each): each for each in self}
+        found = known.get(_letters_and_digits(name).removesuffix("messagecount"))
         if found is None:
             raise KeyError(f"{name}; there are: {', '.join(self)}")
         return self[found]
@@ -180,8 +180,8 @@ def sub_queue_of(word: object) -> str:
     """A sub-queue by the control API's word from that of any SDK: `deadletter`, `ServiceBusSubQueue.DEAD_LETTER`,
     `$DeadLetterQueue`; None is `active`."""
     text = "active" if word is None else str(word.value if isinstance(word, Enum) else word)
-    known = {_plain(each): each for each in SUB_QUEUES}
-    found = known.get(_plain(text).removesuffix("queue"))
+    known = {_letters_and_digits(each): each for each in SUB_QUEUES}
+    found = known.get(_letters_and_digits(text).removesuffix("queue"))
     if found is None:
         raise BrokerError(Condition.ARGUMENT_ERROR, _not_one_of("sub_queue", text, SUB_QUEUES))
     return found
@@ -190,7 +190,7 @@ def sub_queue_of(word: object) -> str:
 def choice_of(kind: type[E], word: E | str, what: str) -> E:
     """A member of an enumeration by its word, with hyphens or underscores."""
     for each in kind:
-        if _plain(each.value) == _plain(word):
+        if _letters_and_digits(each.value) == _letters_and_digits(word):
             return each
     raise BrokerError(Condition.ARGUMENT_ERROR, _not_one_of(what, word, [each.value for each in kind]))
 
@@ -221,7 +221,7 @@ def unix_ms(at: datetime | int) -> int:
     return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _plain(word: str) -> str:
+def _letters_and_digits(word: str) -> str:
     return re.sub(r"[^a-z0-9]", "", word.lower())
 
 

@@ -69,7 +69,7 @@ def text(value: object) -> str | None:
         return None
     if isinstance(value, Described):
         return _described_text(value)
-    tree = _plain(value)
+    tree = _json_value(value)
     return tree if isinstance(tree, str) else _dumps(tree)
 
 
@@ -90,10 +90,10 @@ def _described_text(described: Described) -> str | None:
 
 def plain_json(value: object) -> str:
     """Return the value as JSON without AMQP's types; what JSON has no form for becomes a string as `text` gives it."""
-    return _dumps(_plain(value))
+    return _dumps(_json_value(value))
 
 
-def _plain(value: object) -> object:
+def _json_value(value: object) -> object:
     plainer = _PLAIN.get(type(value))
     return value if plainer is None else plainer(value)
 
@@ -116,10 +116,10 @@ _PLAIN: Final[dict[type, Callable[[Any], object]]] = {
     Timestamp: instant_text,
     uuid.UUID: str,
     bytes: lambda octets: b64encode(octets).decode(),
-    list: lambda items: [_plain(item) for item in items],
-    MapItems: lambda entries: {text(key) or "": _plain(item) for key, item in entries},
-    Array: lambda array: [_plain(item) for item in array.values],
-    Described: lambda it: _described_text(it) if type(it.value) in _LONGS else _plain(it.value),
+    list: lambda items: [_json_value(item) for item in items],
+    MapItems: lambda entries: {text(key) or "": _json_value(item) for key, item in entries},
+    Array: lambda array: [_json_value(item) for item in array.values],
+    Described: lambda it: _described_text(it) if type(it.value) in _LONGS else _json_value(it.value),
 }
 
 

@@ -118,7 +118,7 @@ class Courier(ABC):
         sleep(backoff_s(self._attempts))
         self._attempts += 1
 
-    def _well(self) -> None:
+    def _reset_trouble(self) -> None:
         self._trouble_at_s = None
         self._attempts = 0
 
@@ -253,7 +253,7 @@ class Delivery(Courier):
         self._slots += _cost(parcel)
         assert self._slots <= self._options.max_in_flight * SINGLES_PER_ENVELOPE
         if error is None:
-            self._well()
+            self._reset_trouble()
             self.tally.delivered(parcel)
             if parcel.cause is Code.REFUSED and not parcel.has_key:
                 self._singly.add(parcel.target)

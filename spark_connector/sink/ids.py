@@ -85,8 +85,8 @@ class RowIds:
         return f"{scope}/{digest}/{count}" if count else f"{scope}/{digest}"
 
     def _digests(self, batch: pa.RecordBatch, indexes: Sequence[int]) -> list[bytes]:
-        bodies = _plain(batch.column("body"))
-        others = [_plain(batch.column(name)) for name in (*self._columns, *self._origins)]
+        bodies = _python_values(batch.column("body"))
+        others = [_python_values(batch.column(name)) for name in (*self._columns, *self._origins)]
         found: list[bytes] = []
         for index in indexes:
             body = bodies[index] or b""
@@ -157,7 +157,7 @@ def _before_each(keys: Sequence[bytes]) -> Iterator[int]:
         counted[key] += 1
 
 
-def _plain(array: Any) -> list[Any]:
+def _python_values(array: Any) -> list[Any]:
     """The values; texts as UTF-8 and instants as numbers, which do not depend on a time zone."""
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
         array = array.cast(pa.large_binary() if pa.types.is_large_string(array.type) else pa.binary())

@@ -107,7 +107,7 @@ def _pages_answered(
 def first_from(management: PeekClient, number: int, partition_id: int | None = None) -> Head | None:
     """The first message from `number` on, of this partition or a later one; None if there is none."""
     reply = management.peek(number, 1, partition_id=partition_id)
-    return _first(reply, number)
+    return _first_head(reply, number)
 
 
 Found = Head | ConnectorError | None
@@ -131,7 +131,7 @@ def firsts_from(management: PeekClient, numbers: Sequence[int], *, alone: bool) 
 
 def _first_or_error(management: PeekClient, pending: Any, number: int) -> Found:
     try:
-        return _first(management.end(pending), number)
+        return _first_head(management.end(pending), number)
     except ConnectorError as error:
         if not error.retriable:
             raise
@@ -214,24 +214,24 @@ def _next_present(management: PeekClient, partition: int, number: int, below: in
     return each
 
 
-def _first(reply: bytes | None, number: int) -> Head | None:
+def _first_head(reply: bytes | None, number: int) -> Head | None:
     messages = [] if reply is None else split_peek_reply(reply)
     if not messages:
         return None
     found = head(messages[0])
     if found.sequence_number < number:
-        raise _backwards(found.sequence_number, number)
+        raise _unordered_error(found.sequence_number, number)
     return found
 
 
 def _last_number(messages: Sequence[bytes], at: int) -> int:
     last = head(messages[-1]).sequence_number
     if last < at:
-        raise _backwards(last, at)
+        raise _unordered_error(last, at)
     return last
 
 
-def _backwards(number: int, asked: int) -> ConnectorError:
+def _unordered_error(number: int, asked: int) -> ConnectorError:
     return ConnectorError(
         Code.REFUSED,
         f"the service answered a peek from sequence number {asked} with {number}: it can't be read by ranges",

@@ -42,7 +42,7 @@ def claim_by_request(
         pending: list[tuple[int, tuple[Run, ...], Any]] = []
         for partition in sorted({*rest, *(each for each, count in counts.items() if count)}):
             finished = first_of(rest.get(partition, ()), CLAIM_COUNT, CLAIM_COUNT)
-            count, end = counts.get(partition, 0), _end(partition, frozen)
+            count, end = counts.get(partition, 0), _end_of_partition(partition, frozen)
             request = management.begin_claim(partition, end, count, {CLAIM_PROPERTY: claim_id}, finished)
             pending.append((partition, finished, request))
         asked, failure = [each for each, count in counts.items() if not count], None
@@ -78,5 +78,5 @@ def _shares(partition_count: int, count_max: int | None) -> list[int]:
     return [min(CLAIM_COUNT, share + (index < rest)) for index in range(partition_count)]
 
 
-def _end(partition: int, frozen: Mapping[int, int] | None) -> int:
+def _end_of_partition(partition: int, frozen: Mapping[int, int] | None) -> int:
     return SEQUENCE_NUMBER_MAX if frozen is None else frozen.get(partition, base_of(partition))

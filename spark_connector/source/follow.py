@@ -270,10 +270,10 @@ def replaced_partitions(offset: Offset, extents: Extents) -> tuple[frozenset[int
         for each, number in offset.following.items()
         if each not in extents.unavailable and number > extents.following.get(each, base_of(each))
     )
-    return lost, _shorter(offset, extents, lost) if lost else ""
+    return lost, _beyond_end_text(offset, extents, lost) if lost else ""
 
 
-def _shorter(offset: Offset, extents: Extents, lost: Set[int]) -> str:
+def _beyond_end_text(offset: Offset, extents: Extents, lost: Set[int]) -> str:
     partition = min(lost)
     ends_at = extents.following.get(partition)
     return (
@@ -458,7 +458,7 @@ class Follower(Polling[Settler]):
         is_held = not (all_available or self._is_ending or self._polls.gate.may_go(waiting, monotonic_s()))
         limit = None if all_available else count_max
         reach = reach_of(is_held=is_held, waiting=waiting, count_max=limit)
-        present = self._present(backlog) if reach is Reach.SHARE else {}
+        present = self._first_present(backlog) if reach is Reach.SHARE else {}
         following = {**backlog.begin, **next_ends(backlog, reach, limit, present)}
         query_start = self._query_start(start)
         batch = batch_of(
@@ -487,7 +487,7 @@ class Follower(Polling[Settler]):
         is_chosen = start.is_initial and not isinstance(self._options.starting, Earliest)
         return start.following if is_chosen else start.start
 
-    def _present(self, backlog: Backlog) -> dict[int, int]:
+    def _first_present(self, backlog: Backlog) -> dict[int, int]:
         """The first existing number in each partition with a backlog."""
         found, ends, extents = backlog.effective, backlog.ends, backlog.extents
         asked = sorted(each for each, number in found.items() if number < ends[each] and each not in extents.whole)

@@ -138,7 +138,7 @@ class SubQueueFollower(Polling[ExactSettler]):
         raw = parse_seen_offset(start_json, self._options.entity)
         listing = self._list()
         start, is_replaced = self._start(raw, listing)
-        known = without(listing.present, _below(listing.present, start.floors))
+        known = without(listing.present, _runs_below(listing.present, start.floors))
         unread = without(known, start.seen)
         if self._ending is not None:
             unread = within(unread, self._ending.there)
@@ -181,7 +181,7 @@ class SubQueueFollower(Polling[ExactSettler]):
             start = parse_seen_offset(start_json, options.entity)
             seen = () if isinstance(start, Offset) else start.seen
             below = start.following if isinstance(start, Offset) else start.floors
-            batch = without(without(end.seen, seen), _below(end.seen, below))
+            batch = without(without(end.seen, seen), _runs_below(end.seen, below))
         if self._listing is None:
             self._check(end, self._list())
         assert self._listing is not None
@@ -216,7 +216,7 @@ class SubQueueFollower(Polling[ExactSettler]):
             if last is not None and is_recent and _counts_agree(last.extents, extents):
                 return replace(last, extents=extents)
             self._listed_at_s = monotonic_s()
-            return self._listed(connection, extents)
+            return self._list_messages(connection, extents)
 
         listing = with_retries(options.connection, f"listing the messages of {options.entity}", look)
         self._outage.note(listing.extents.unavailable)
@@ -225,7 +225,7 @@ class SubQueueFollower(Polling[ExactSettler]):
         self._listing = listing
         return listing
 
-    def _listed(self, connection: Any, extents: Extents) -> Listing:
+    def _list_messages(self, connection: Any, extents: Extents) -> Listing:
         if extents.exact:
             listed = self._listed_by_number(connection, extents)
             if listed is not None:
@@ -274,7 +274,7 @@ class SubQueueFollower(Polling[ExactSettler]):
         offset = replace(offset, generation=listing.extents.generation)
         if isinstance(position, Latest):
             listing.extents.demand_all(options.entity, "startingPosition=latest")
-            return replace(offset, seen=listing.present, times=_times(listing, listing.present))
+            return replace(offset, seen=listing.present, times=_latest_enqueued_at(listing, listing.present))
 
         def find(connection: Any) -> dict[int, int]:
             return starts_at(position, listing.extents, connection.management(options.entity), options.entity)
@@ -290,7 +290,7 @@ class SubQueueFollower(Polling[ExactSettler]):
         if isinstance(raw, SeenOffset):
             return raw, False
         # Of an older connector, which read by ranges: what is below its numbers was read, or is skipped this once.
-        seen = _below(listing.present, raw.following)
+        seen = _runs_below(listing.present, raw.following)
         converted = SeenOffset(
             raw.entity, seen, floors={}, left=seen, is_late=raw.start is not None, generation=raw.generation
         )
@@ -316,7 +316,7 @@ class SubQueueFollower(Polling[ExactSettler]):
             return False
         else:
             seen = within(listing.present, offset.seen)
-            younger = _younger(offset.times, listing.at_ms, seen)
+            younger = _number_enqueued_later(offset.times, listing.at_ms, seen)
             if younger is None:
                 return False
             text = (
@@ -332,7 +332,7 @@ class SubQueueFollower(Polling[ExactSettler]):
         listing = self._list()
         listing.extents.demand_all(self._options.entity, "a query on Spark 4.0")
         seen = listing.present if self._ending is None else within(listing.present, self._ending.there)
-        generation, times = listing.extents.generation, _times(listing, seen)
+        generation, times = listing.extents.generation, _latest_enqueued_at(listing, seen)
         offset = SeenOffset(
             self._options.entity, seen, None, is_late=self._initial.is_late, generation=generation, times=times
         )
@@ -359,7 +359,7 @@ class SubQueueFollower(Polling[ExactSettler]):
             within(start.left, there),
             start.is_late,
             generation=listing.extents.generation or start.generation,
-            times={**start.times, **_times(listing, seen)},
+            times={**start.times, **_latest_enqueued_at(listing, seen)},
         )
         self._last = replace(look, unread=without(unread, batch))
         assert not within(batch, start.seen)  # each message is read once
@@ -414,7 +414,7 @@ def _counts_agree(before: Extents, now: Extents) -> bool:
     )
 
 
-def _below(runs: Sequence[Run], marks: Mapping[int, int]) -> tuple[Run, ...]:
+def _runs_below(runs: Sequence[Run], marks: Mapping[int, int]) -> tuple[Run, ...]:
     """The numbers of runs that are below the mark of their partition."""
     found: list[Run] = []
     for first, count in runs:
@@ -438,7 +438,7 @@ def _equal_shares(unread: Sequence[Run], count_max: int | None) -> tuple[Run, ..
     return tuple(sorted(found))
 
 
-def _times(listing: Listing, seen: Sequence[Run]) -> dict[int, int]:
+def _latest_enqueued_at(listing: Listing, seen: Sequence[Run]) -> dict[int, int]:
     """When the latest of these messages was enqueued (Unix ms), by partition; empty where there are generations."""
     found: dict[int, int] = {}
     ends = iter(seen)
@@ -454,7 +454,7 @@ def _times(listing: Listing, seen: Sequence[Run]) -> dict[int, int]:
     return found
 
 
-def _younger(times: Mapping[int, int], at_ms: Mapping[int, int], seen: Sequence[Run]) -> int | None:
+def _number_enqueued_later(times: Mapping[int, int], at_ms: Mapping[int, int], seen: Sequence[Run]) -> int | None:
     """A number that was read, whose message was enqueued after all that were read; None if there is none."""
     for first, count in seen:
         for number in range(first, first + count):

@@ -242,7 +242,7 @@ class Deploying:
             if placed is not None and (is_kept or each.kind is not Kind.NAMESPACE) and not self.group:
                 group = placed.group
             own = f"{self._root(group)}/providers/Microsoft.ServiceBus/namespaces/{each.namespace}"
-            path = "/".join([own, *_below(each)])
+            path = "/".join([own, *_path_segments(each)])
             put = None
             if each.kind in (Kind.NAMESPACE, Kind.NETWORK_RULES):
                 put = self.request("PUT", path, self._body(each))
@@ -336,7 +336,7 @@ def _conditions_of(services: Services) -> Around:
     return around
 
 
-def _below(each: Declared) -> list[str]:
+def _path_segments(each: Declared) -> list[str]:
     """The part of a path behind the namespace."""
     names = [name.replace("/", "~") for name in each.path]
     words: tuple[str, ...]
@@ -366,7 +366,7 @@ async def put(call: ArmCall) -> Reply:
     now = call.services.clock.now_ms()
     common = (_id(call), call.names["deployment"])
     if not refused:
-        outputs = _plain((await own.evaluated()).outputs)
+        outputs = _json_outputs((await own.evaluated()).outputs)
         done = Deployment(*common, "Succeeded", own.mode, started_at, now, own.parameters, outputs, made)
         _keep(call, done)
         return Reply(201, done.json())
@@ -390,7 +390,7 @@ async def show_status(call: ArmCall) -> Reply:
     return Reply(200, {"status": found.state, **({} if found.error is None else {"error": dict(found.error)})})
 
 
-def _plain(outputs: Mapping[str, object]) -> dict[str, object]:
+def _json_outputs(outputs: Mapping[str, object]) -> dict[str, object]:
     """Outputs as JSON; null for what nobody knows here."""
     found: dict[str, object] = {}
     for name, each in outputs.items():

@@ -158,7 +158,7 @@ def _count(call: ArmCall, name: str, default: int) -> int:
 # ---------------------------------------------------------------- queues and topics
 
 
-def _word(call: ArmCall) -> str:
+def _kind_word(call: ArmCall) -> str:
     return "queue" if "queue" in call.names else "topic"
 
 
@@ -178,7 +178,7 @@ async def list_topics(call: ArmCall) -> Reply:
 
 
 async def show_top_level(call: ArmCall) -> Reply:
-    place, word = await Place.of(call), _word(call)
+    place, word = await Place.of(call), _kind_word(call)
     found = place.top_level(word)
     if found is None:
         raise _absent(call.names[word])
@@ -187,7 +187,7 @@ async def show_top_level(call: ArmCall) -> Reply:
 
 async def put_top_level(call: ArmCall) -> Reply:
     """Create or replace a queue or topic; its keys stay."""
-    place, word = await Place.of(call), _word(call)
+    place, word = await Place.of(call), _kind_word(call)
     kind, name = _KINDS[word], place.name(word)
     known = place.broker.namespace.entity(name)
     if known is not None and not isinstance(known.description, kind):
@@ -204,7 +204,7 @@ async def put_top_level(call: ArmCall) -> Reply:
 
 
 async def delete_top_level(call: ArmCall) -> Reply:
-    place, word = await Place.of(call), _word(call)
+    place, word = await Place.of(call), _kind_word(call)
     found = place.top_level(word)
     if found is None:
         return Reply(204)

@@ -127,15 +127,15 @@ def rule_json(rule: RuleDescription) -> dict[str, object]:
     """The properties of a rule; `1=1` and `1=0` are what a filter for all and one for none are."""
     found: dict[str, object] = {"action": {} if rule.action is None else _sql_json(rule.action)}
     if rule.action is not None and rule.action_parameters:
-        found["action"] = {**_sql_json(rule.action), "parameters": dict(_plain(rule.action_parameters))}
+        found["action"] = {**_sql_json(rule.action), "parameters": dict(_without_types(rule.action_parameters))}
     match rule.filter:
         case CorrelationFilter() as own:
             texts = {camel(name): getattr(own, field) for field, name in CORRELATION_NAMES.items()}
             parts = {name: text for name, text in texts.items() if text is not None}
-            plain = {name: text_in(value, name) for name, value in _plain(own.properties).items()}
+            plain = {name: text_in(value, name) for name, value in _without_types(own.properties).items()}
             return {**found, "filterType": "CorrelationFilter", "correlationFilter": {**parts, "properties": plain}}
         case SqlFilter() as own:
-            parameters = {"parameters": _plain(own.parameters)} if own.parameters else {}
+            parameters = {"parameters": _without_types(own.parameters)} if own.parameters else {}
             return {**found, "filterType": "SqlFilter", "sqlFilter": {**_sql_json(own.expression), **parameters}}
         case TrueFilter():
             return {**found, "filterType": "SqlFilter", "sqlFilter": _sql_json(_EVERYTHING)}
@@ -143,7 +143,7 @@ def rule_json(rule: RuleDescription) -> dict[str, object]:
             return {**found, "filterType": "SqlFilter", "sqlFilter": _sql_json("1=0")}
 
 
-def _plain(values: Mapping[str, PropertyValue]) -> dict[str, object]:
+def _without_types(values: Mapping[str, PropertyValue]) -> dict[str, object]:
     return {
         name: value if value is None or isinstance(value, str | int | float) else value.text
         for name, value in values.items()

@@ -31,12 +31,12 @@ class FeedEntry:
 
 
 def entry_markup(entry: FeedEntry) -> str:
-    return f'<entry xmlns="{ATOM}">{_inside(entry, entry.id)}</entry>'
+    return f'<entry xmlns="{ATOM}">{_entry_content(entry, entry.id)}</entry>'
 
 
 def listed_entry_markup(address: str, entry: FeedEntry, relative: str) -> str:
     """An entry of the list at `address`, with its own address relative to that."""
-    return f"<entry xml:base={quoted(address)}>{_inside(entry, relative)}</entry>"
+    return f"<entry xml:base={quoted(address)}>{_entry_content(entry, relative)}</entry>"
 
 
 def feed_markup(title: str, address: str, now: int, entries: Iterable[str], next_page: str | None) -> str:
@@ -61,7 +61,7 @@ def nothing_markup(address: str, now: int) -> str:
     return f'<feed xmlns="{ATOM}">{"".join(parts)}</feed>'
 
 
-def _inside(entry: FeedEntry, link: str) -> str:
+def _entry_content(entry: FeedEntry, link: str) -> str:
     author = "" if entry.author is None else f"<author>{element('name', entry.author)}</author>"
     published = "" if entry.published_at is None else element("published", instant_in_seconds(entry.published_at))
     updated = element("updated", instant_in_seconds(entry.updated_at))

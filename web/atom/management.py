@@ -150,14 +150,14 @@ class Management:
 
     def get_entity(self, call: ManagementCall) -> web.Response:
         """A queue or topic; a feed without entries if there is none."""
-        entity = self._top_level(call.target.entity)
+        entity = self._queue_or_topic(call.target.entity)
         if entity is None:
             return _xml(FEED_TYPE, nothing_markup(call.address(), self._clock.now_ms()))
         return self._entity_answer(call, entity)
 
     def put_entity(self, call: ManagementCall) -> web.Response:
         """Create a queue or topic, or with If-Match change it."""
-        entity = self._top_level(call.target.entity)
+        entity = self._queue_or_topic(call.target.entity)
         if call.is_update and entity is None:
             raise HttpRefusal(404, NO_OPERATION)
         node = description_in(call.body)
@@ -167,7 +167,7 @@ class Management:
 
     def delete_entity(self, call: ManagementCall) -> web.Response:
         """Delete a queue, or a topic with its subscriptions."""
-        entity = self._top_level(call.target.entity)
+        entity = self._queue_or_topic(call.target.entity)
         if entity is None:
             raise HttpRefusal(404, NO_SERVICE)
         return self._delete(entity)
@@ -205,7 +205,7 @@ class Management:
         known = entity.description if call.is_update and entity is not None else None
         node = description_in(call.body)
         topic_name, name = target.entity, target.subscription
-        topic = self._top_level(topic_name)
+        topic = self._queue_or_topic(topic_name)
         if topic is not None:
             topic_name = topic.path
         if isinstance(known, SubscriptionDescription):
@@ -224,7 +224,7 @@ class Management:
         return self._delete(self._subscription(call.target))
 
     async def list_subscriptions(self, call: ManagementCall) -> web.Response:
-        topic = self._top_level(call.target.entity)
+        topic = self._queue_or_topic(call.target.entity)
         if topic is None or not isinstance(topic.description, TopicDescription):
             raise HttpRefusal(404, f"Entity '{self._broker.name}:Topic:{call.target.entity}' was not found")
         entities = sorted(
@@ -320,7 +320,11 @@ class Management:
 
     def _is_nothing(self, request: web.Request, target: Resource) -> bool:
         """Whether a request reads a missing queue or topic: the answer needs no right on it."""
-        return target.kind is ResourceKind.ENTITY and request.method == "GET" and self._top_level(target.entity) is None
+        return (
+            target.kind is ResourceKind.ENTITY
+            and request.method == "GET"
+            and self._queue_or_topic(target.entity) is None
+        )
 
     def _is_meant(
         self, call: ManagementCall, properties: Mapping[str, FilterProperty]
@@ -367,7 +371,7 @@ class Management:
         self._administration.delete(entity.path)
         return web.Response(status=200, headers={hdrs.ETAG: tag})
 
-    def _top_level(self, name: str) -> Entity | None:
+    def _queue_or_topic(self, name: str) -> Entity | None:
         """The queue or topic of that name; None without one."""
         entity = self._broker.namespace.entity(name)
         return None if entity is None or isinstance(entity.description, SubscriptionDescription) else entity

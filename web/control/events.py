@@ -63,7 +63,7 @@ class EventFeed:
             began_us = stopwatch_us()
             if self._seen is not None and began_us < self._look_after_us:
                 return
-            now = await self._things() | jobs
+            now = await self._collect_things() | jobs
             ended_us = stopwatch_us()
             self._look_after_us = ended_us + max(LOOK_MS * 1_000 // 2, PAUSE_FACTOR * (ended_us - began_us))
             self._note(now)
@@ -107,7 +107,7 @@ class EventFeed:
         self._last_number += 1
         self._events.append((self._last_number, kind, json.dumps(data, separators=(",", ":"))))
 
-    async def _things(self) -> Things:
+    async def _collect_things(self) -> Things:
         broker = self._services.broker
         overview, found = Overview(broker.namespace), Things()
         for count, entity in enumerate(list(broker.namespace.entities()), 1):

@@ -107,10 +107,10 @@ async def sections(call: ControlCall) -> list[Section]:
         ("Messages there", (f"{each.entity.path}: {_counts_text(each.messages)}" for each in left), LINES_MAX),
         ("What nobody took", stories, MESSAGES_MAX),
     )
-    return [Section(name, lines) for name, facts, count in found if (lines := _first(facts, count))]
+    return [Section(name, lines) for name, facts, count in found if (lines := _first_lines(facts, count))]
 
 
-def _first(facts: Iterable[str], count: int) -> list[str]:
+def _first_lines(facts: Iterable[str], count: int) -> list[str]:
     lines = list(facts)
     return [*lines[:count], "…"] if len(lines) > count else lines
 

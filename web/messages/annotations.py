@@ -22,7 +22,7 @@ _TIMESTAMP, _SMALL_INT = b"\x83", b"\x54"  # constructors
 
 def enqueued_at(encoded: bytes) -> int:
     """The enqueued time (Unix ms), for a scheduled message the one that it will get; 0 if unknown."""
-    tail = _after(_ENQUEUED_BYTES, encoded, 9)
+    tail = _bytes_after(_ENQUEUED_BYTES, encoded, 9)
     if tail[:1] == _TIMESTAMP:
         return int.from_bytes(tail[1:], "big", signed=True)
     until = map_section(encoded, _ANNOTATIONS).get(_UNTIL)
@@ -39,12 +39,12 @@ def due_at(encoded: bytes) -> int:
 
 def state_of(encoded: bytes) -> str:
     """One of `STATES`."""
-    tail = _after(_STATE_BYTES, encoded, 2)
+    tail = _bytes_after(_STATE_BYTES, encoded, 2)
     value = tail[1] if tail[:1] == _SMALL_INT else map_section(encoded, _ANNOTATIONS).get(_STATE)
     return STATES[value] if isinstance(value, int) and 0 <= value < len(STATES) else STATES[0]
 
 
-def _after(name: bytes, encoded: bytes, size: int) -> bytes:
+def _bytes_after(name: bytes, encoded: bytes, size: int) -> bytes:
     """The bytes behind an annotation's name: the broker writes them first. Decoding takes ten times as long."""
     at = encoded.find(name)
     return b"" if at < 0 else encoded[at + len(name) : at + len(name) + size]

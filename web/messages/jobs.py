@@ -232,7 +232,7 @@ class _Batches:
         self._ends = ends
 
     def all(self) -> AsyncGenerator[list[Seen], None]:
-        return self._searched() if self._selection.numbers is None else self._named(self._selection.numbers)
+        return self._searched() if self._selection.numbers is None else self._messages_numbered(self._selection.numbers)
 
     @property
     def left_out(self) -> str:
@@ -242,7 +242,7 @@ class _Batches:
             return ""
         return f"Partitions that could not be reached were left out: {', '.join(away)}."
 
-    async def _named(self, numbers: Sequence[int]) -> AsyncGenerator[list[Seen], None]:
+    async def _messages_numbered(self, numbers: Sequence[int]) -> AsyncGenerator[list[Seen], None]:
         """The messages with these numbers, those of a partition together; a missing one has failed."""
         groups: dict[int, list[int]] = {}
         for number in sorted(set(numbers)):  # in the order of each session

@@ -334,11 +334,11 @@ def _boxes(places: Mapping[str, tuple[int, int]], known: Mapping[str, Described]
         is_client = client in CLIENTS and " " in path
         kind = client if is_client else "missing" if description is None else description.kind.value
         x, y = MARGIN_PX + column * COLUMN_PX, MARGIN_PX + row * ROW_PX
-        nodes.append(Node(path, kind, x, y, "" if is_client else _end(path, description, left)))
+        nodes.append(Node(path, kind, x, y, "" if is_client else _dead_end_reason(path, description, left)))
     return nodes
 
 
-def _end(path: str, description: Described | None, left: set[str]) -> str:
+def _dead_end_reason(path: str, description: Described | None, left: set[str]) -> str:
     """Why messages that reach an entity go no further, "" if a receiver may get them."""
     if description is None:
         return "does not exist"

@@ -54,7 +54,7 @@ JSON: Final = "as JSON"
 _TRUTHS: Final = {"true": True, "false": False}
 
 
-def _whole(kind: type[int], bits: int, *, is_signed: bool) -> tuple[Callable[[str], object], str]:
+def _whole_number(kind: type[int], bits: int, *, is_signed: bool) -> tuple[Callable[[str], object], str]:
     """The reader of a whole number of so many bits, and what it takes."""
     start = -(1 << (bits - 1)) if is_signed else 0
     stop = (1 << (bits - 1)) - 1 if is_signed else (1 << bits) - 1
@@ -96,20 +96,20 @@ def _base64(text: str) -> bytes:
 
 PROPERTY_TYPES: Final[Mapping[str, tuple[Callable[[str], object], str]]] = {
     "string": (str, "any text"),
-    "int": _whole(Int, 32, is_signed=True),
-    "long": _whole(Long, 64, is_signed=True),
+    "int": _whole_number(Int, 32, is_signed=True),
+    "long": _whole_number(Long, 64, is_signed=True),
     "double": (float, "a number"),
     "boolean": (lambda text: _TRUTHS[text.lower()], "true or false"),
     "timestamp": (lambda text: Timestamp(parse_instant(text)), "an instant such as 2030-01-01T12:00Z"),
     "uuid": (uuid.UUID, "a UUID"),
     "decimal": (lambda text: to_amqp(parse_decimal(text)), "a decimal number such as 19.90"),
     "time span": (lambda text: to_amqp(parse_tick_span(text)), "a time span such as PT1M or 00:01:00"),
-    "byte": _whole(Byte, 8, is_signed=True),
-    "short": _whole(Short, 16, is_signed=True),
-    "ubyte": _whole(Ubyte, 8, is_signed=False),
-    "ushort": _whole(Ushort, 16, is_signed=False),
-    "uint": _whole(Uint, 32, is_signed=False),
-    "ulong": _whole(Ulong, 64, is_signed=False),
+    "byte": _whole_number(Byte, 8, is_signed=True),
+    "short": _whole_number(Short, 16, is_signed=True),
+    "ubyte": _whole_number(Ubyte, 8, is_signed=False),
+    "ushort": _whole_number(Ushort, 16, is_signed=False),
+    "uint": _whole_number(Uint, 32, is_signed=False),
+    "ulong": _whole_number(Ulong, 64, is_signed=False),
     "float": (_float, "a number of 32 bits"),
     "decimal32": (lambda text: Decimal32(from_text(text, 4)), "a decimal number of 7 digits"),
     "decimal64": (lambda text: Decimal64(from_text(text, 8)), "a decimal number of 16 digits"),

@@ -111,7 +111,7 @@ class Site:
             raise FormError("The address has no entity (path).")
         return self.entity(path)
 
-    def _others(self, request: web.Request) -> Sequence[tuple[str, str]]:
+    def _other_namespaces(self, request: web.Request) -> Sequence[tuple[str, str]]:
         """Name and address of the pages of the other namespaces."""
         port = host = ""
         try:
@@ -142,7 +142,7 @@ class Site:
             "forms": forms,
             "flash": flash,
             "namespace": self.broker.name,
-            "other_namespaces": self._others(request),
+            "other_namespaces": self._other_namespaces(request),
             "now": clock.now_ms(),
             "is_frozen": clock.is_frozen,
             "offset_ms": clock.offset_ms,

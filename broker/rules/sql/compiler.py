@@ -53,7 +53,7 @@ class Compiled:
     is_safe: bool
 
 
-def _of(evaluate: Callable[[MessageContext], Any], parts: list[Compiled], *, is_safe: bool = True) -> Compiled:
+def _folded(evaluate: Callable[[MessageContext], Any], parts: list[Compiled], *, is_safe: bool = True) -> Compiled:
     """Return the closure over `parts`, folded if all of them are constant."""
     is_safe = is_safe and all(part.is_safe for part in parts)
     if all(part.is_constant for part in parts):
@@ -132,7 +132,7 @@ class Compiler:
         operand = self.compile(node.operand)
         read = operand.evaluate
         sign = negate if node.negative else plus
-        return _of(lambda context: sign(read(context)), [operand], is_safe=False)  # a span may be too long
+        return _folded(lambda context: sign(read(context)), [operand], is_safe=False)  # a span may be too long
 
     def _chain(self, node: syntax.Chain) -> Compiled:
         first = self.compile(node.first)
@@ -147,7 +147,7 @@ class Compiler:
             return value
 
         # Division by zero raises, and what is too large: a string, a decimal, a date, a span.
-        return _of(evaluate, [first, *rest], is_safe=False)
+        return _folded(evaluate, [first, *rest], is_safe=False)
 
     # ------------------------------------------------------------ predicates
 
@@ -159,7 +159,7 @@ class Compiler:
             value = second(_NO_MESSAGE)
             if type(value) is str:
                 return Compiled(_compare_with_text(test, first, value), False, left.is_safe)
-        return _of(lambda context: compare(test, first(context), second(context)), [left, right])
+        return _folded(lambda context: compare(test, first(context), second(context)), [left, right])
 
     def _is_null(self, node: syntax.IsNull) -> Compiled:
         read = self.compile(node.property).evaluate
@@ -191,7 +191,7 @@ class Compiler:
                     truth = None
             return truth
 
-        return _of(evaluate, [left, *items])
+        return _folded(evaluate, [left, *items])
 
     def _like(self, node: syntax.Like) -> Compiled:
         """LIKE: a constant pattern is prepared once, and null where it can't match; any other one at each message.
@@ -205,8 +205,8 @@ class Compiler:
         if pattern.is_constant and escape.is_constant:
             ready = _constant_pattern(node, read_pattern(_NO_MESSAGE), read_escape(_NO_MESSAGE))
             if ready is None:
-                return _of(lambda context: _nothing(read(context)), [left])
-            return _of(_constant_like(ready, read), [left])
+                return _folded(lambda context: _nothing(read(context)), [left])
+            return _folded(_constant_like(ready, read), [left])
 
         def evaluate(context: MessageContext) -> Truth:
             value, text, character = read(context), read_pattern(context), read_escape(context)
@@ -219,7 +219,7 @@ class Compiler:
             except ValueError as error:
                 raise FilterException(f"LIKE: {error}") from None
 
-        return _of(evaluate, [left, pattern, escape], is_safe=False)
+        return _folded(evaluate, [left, pattern, escape], is_safe=False)
 
     def _negation(self, node: syntax.Not) -> Compiled:
         operand = self.compile(node.operand)
@@ -229,11 +229,11 @@ class Compiler:
             truth = test(context)
             return None if truth is None else not truth
 
-        return _of(evaluate, [operand])
+        return _folded(evaluate, [operand])
 
     def _all(self, node: syntax.All) -> Compiled:
         parts = [self.compile(item) for item in node.items]
-        return _of(all_of([part.evaluate for part in parts]), parts)
+        return _folded(all_of([part.evaluate for part in parts]), parts)
 
     def _any(self, node: syntax.AnyOf) -> Compiled:
         parts = [self.compile(item) for item in node.items]
@@ -249,7 +249,7 @@ class Compiler:
                     truth = None
             return truth
 
-        return _of(evaluate, parts)
+        return _folded(evaluate, parts)
 
 
 Compilers = Mapping[type, Callable[[Any, Any], Compiled]]

@@ -144,7 +144,7 @@ def _job(parsed: Parsed) -> int:
             raise ConfigError("--count goes with a filter or --all, not with NUMBERs")
         if parsed.count > NUMBERS_MAX:
             raise ConfigError(f"--count is {parsed.count}; allowed is 1 to {NUMBERS_MAX} at a time")
-        numbers = _first(parsed)
+        numbers = _first_numbers(parsed)
     if parsed.verb == "delete":
         which = f"{len(numbers)} messages" if numbers else "all messages" if parsed.all else "what is found"
         confirm(parsed, f"Delete {which} of {parsed.entity}")
@@ -189,7 +189,7 @@ def failures_of(failures: list[Answer], name: str) -> list[str]:
     return [f"{each[name]}: {each['message']}" for each in failures[:FAILURES_SHOWN]]
 
 
-def _first(parsed: Parsed) -> list[int]:
+def _first_numbers(parsed: Parsed) -> list[int]:
     """The numbers of the first `--count` messages that are meant."""
     with connect(parsed) as api:
         path = unquote(api.entity(parsed.entity).rpartition("/")[2])

@@ -30,7 +30,7 @@ def _sessions(parsed: Parsed) -> int:
             sessions = {each["session_id"]: each for each in api.get(at).parts("sessions")}
             held = [name for name, each in sessions.items() if each["locked_until_at"] is not None]
             if parsed.release not in held:
-                raise CommandError(f"session '{parsed.release}' is not locked; locked are: {_some(held)}")
+                raise CommandError(f"session '{parsed.release}' is not locked; locked are: {_first_names(held)}")
             released = api.post(f"{at}/release", {"session_id": parsed.release})
             show(parsed, released, [f"released session {parsed.release}"])
             return EXIT_OK
@@ -53,7 +53,7 @@ def _sessions(parsed: Parsed) -> int:
     return EXIT_OK
 
 
-def _some(names: list[object]) -> str:
+def _first_names(names: list[object]) -> str:
     return ", ".join(map(str, names[:NAMES_SHOWN])) + (", …" if len(names) > NAMES_SHOWN else "") or "none"
 
 

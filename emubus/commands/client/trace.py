@@ -38,7 +38,7 @@ def add_trace(parser: Command) -> None:
 def _trace(parsed: Parsed) -> int:
     if parsed.on and parsed.off:
         raise ConfigError("--on and --off exclude each other: give one of them")
-    if (parsed.on or parsed.off) and (parsed.follow or any(_wanted(parsed).values())):
+    if (parsed.on or parsed.off) and (parsed.follow or any(_event_filter(parsed).values())):
         raise ConfigError(
             f"{'--on' if parsed.on else '--off'} shows no events: give it alone, then trace what is meant"
         )
@@ -49,16 +49,16 @@ def _trace(parsed: Parsed) -> int:
             state = api.call("PUT", "/story", {"is_on": parsed.on})
             show(parsed, state, [f"events of messages are {'kept from now on' if parsed.on else 'no more kept'}"])
             return EXIT_OK
-        wanted = {**_wanted(parsed), "top": parsed.top}
+        wanted = {**_event_filter(parsed), "top": parsed.top}
         query = urlencode({name: value for name, value in wanted.items() if value is not None})
         found = api.get(f"/story?{query}")
         if parsed.follow:
             _follow(parsed, api, query, found)
-    show(parsed, found, _lines(found, _wanted(parsed)))
+    show(parsed, found, _lines(found, _event_filter(parsed)))
     return EXIT_OK if found["events"] else EXIT_FAILED
 
 
-def _wanted(parsed: Parsed) -> dict[str, object]:
+def _event_filter(parsed: Parsed) -> dict[str, object]:
     """What the events must be of."""
     return {
         "entity": parsed.entity,

@@ -164,7 +164,7 @@ class JointPlanner:
         self, starts: Mapping[str, Json], count_max: int | None, all_available: bool
     ) -> dict[str, Json] | None:
         """The offset of each entity after the next batch; None if there is no batch yet."""
-        waiting = self._look(starts)
+        waiting = self._look_at_all(starts)
         known = sum(count for count in waiting.values() if count is not None)
         is_held = not (all_available or self._is_frozen) and None not in waiting.values()
         if is_held and not self._polls.gate.may_go(known, monotonic_s()):
@@ -187,7 +187,7 @@ class JointPlanner:
         self._turn += 1
         return stay | ends
 
-    def _look(self, starts: Mapping[str, Json]) -> dict[str, int | None]:
+    def _look_at_all(self, starts: Mapping[str, Json]) -> dict[str, int | None]:
         """Look at every entity; sequence numbers that wait in each that answers."""
         found: dict[str, int | None] = {}
         for path in self._paths(starts):
