@@ -245,7 +245,7 @@ class BatchRunner:
                 of_earlier_ends[queue_id] = partition
         del timers.orphans[:orphan_count]
         if of_earlier_ends or turn.next_due is not None or timers.unwatched:
-            timers.batch_ended(partitions.touched, of_earlier_ends, turn.next_due)
+            timers.batch_ended(partitions.touched, of_earlier_ends, turn.next_due, turn.now)
         if turn.counts:
             self.message_counts.add(turn.counts)
         turn.release(self._observer)  # 6

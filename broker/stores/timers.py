@@ -70,9 +70,9 @@ class StoreTimers:
         self._aside.update(DUE_KEY.pack(at, queue_id, what, number) for at, what, number in rows)
 
     def batch_ended(
-        self, touched: Mapping[int, Partition], changed: Mapping[int, Partition], next_due: int | None
+        self, touched: Mapping[int, Partition], changed: Mapping[int, Partition], next_due: int | None, now: int
     ) -> None:
-        """A batch is stored that has executed requests to the partitions `touched`, by queue id.
+        """A batch is stored that has executed requests at `now` (Unix ms) to the partitions `touched`, by queue id.
 
         Those in `changed` may have a lock that ends before `lock_end_of`; `next_due` is the earliest instant of the new
         rows of `due` (Unix ms).
@@ -81,20 +81,27 @@ class StoreTimers:
             self._due_from = min(self._due_from, DUE_KEY.pack(next_due, 0, 0, 0))
             if self._next_due is None or next_due < self._next_due:
                 self._next_due = next_due
-        self.watch_locks(changed)
+        self.watch_locks(changed, ended_at=now)
         if self.unwatched:
             # Their locks may have gone before they were to end: then that batch has changed nothing.
-            self.watch_locks({each: touched[each] for each in self.unwatched if each in touched})
+            self.watch_locks({each: touched[each] for each in self.unwatched if each in touched}, ended_at=now)
         if next_due is not None or (
             self._lock_ends and (self._timer_at is None or self._lock_ends[0][0] < self._timer_at)
         ):
             self.arm()
 
-    def watch_locks(self, partitions: Mapping[int, Partition]) -> None:
-        """Note the earliest end of a lock of each partition (by queue id)."""
+    def watch_locks(self, partitions: Mapping[int, Partition], *, ended_at: int = -1) -> None:
+        """Note the earliest end of a lock of each partition (by queue id).
+
+        A batch at `ended_at` has left a lock that had ended: the batch that was to end it is still to come, or failed
+        and comes again with the store's pause (`Worker.resume_later`). To note it here would call for it at once, again
+        and again while the store refuses it.
+        """
         for queue_id, partition in partitions.items():
-            self.unwatched.discard(queue_id)
             at = partition.next_lock_end()
+            if queue_id in self.unwatched and at is not None and at <= ended_at:
+                continue
+            self.unwatched.discard(queue_id)
             known = self.lock_end_of.get(queue_id)
             if at is not None and (known is None or at < known):
                 self.lock_end_of[queue_id] = at
