@@ -557,7 +557,7 @@ class Entity:
                 done(positions, service_errors.lock_lost())
 
     def store_late(self) -> None:
-        """Store the completions that its stores have kept back: who gave them may look for them now."""
+        """Have its stores begin to store the completions that they keep back (`late_completions`)."""
         for handle in self.partitions:
             handle.worker.store_late()
 

@@ -152,7 +152,7 @@ class Receiver:
         self._dispatcher.drain(self._demand, drained)
 
     def close(self) -> None:
-        """Close the receiver; its locks stay until they expire [wire 5.8]. What it has completed is stored."""
+        """Close the receiver; its locks stay until they expire [wire 5.8]. What it completed waits no more."""
         self.entity.store_late()
         self._dispatcher.close(self._demand)
         if self._selection is not None:
