@@ -5,6 +5,7 @@ from __future__ import annotations
 from .cases import Case
 from .commands import (
     Advance,
+    Create,
     LockByNumber,
     Outage,
     Receive,
@@ -307,6 +308,23 @@ MISJUDGED_COPIES = (
             Rest(),
             Advance(300_000),
             Rest(),
+        ),
+    ),
+    Case(
+        "of two dead letters with one id that waited for their target, the later one may come first",
+        "delivery",
+        (
+            Shape("t0", "topic"),
+            Shape("t0/Subscriptions/s0", "subscription", forward_to="q3"),
+            Shape("q3", partitioned=True, forward_to="q0", forward_dead_letters_to="q0"),
+        ),
+        (
+            Send("q3", (Spec(486, session="b", id="id17"),), batch=True),
+            Send("t0", (Spec(500, id="id17"),)),
+            Schedule("q3", (Spec(586, session="b", after_ms=1_000),)),
+            Rest(),
+            Create(Shape("q0", duplicates=True, deliveries_max=2)),
+            Receive("q0", 500),
         ),
     ),
 )

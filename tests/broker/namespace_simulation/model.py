@@ -49,6 +49,12 @@ FORWARDED = "forwarded"
 """The doubt of a dead letter that a receiver had when its target came: it goes there when the lock ends."""
 
 
+def _may_meet(setting_out: Iterable[Item | Spec]) -> bool:
+    """Whether messages have an id in common: of them an entity that drops duplicates takes whichever comes first."""
+    ids = [item.id for item in setting_out if item.id is not None]
+    return len(ids) > len(set(ids))
+
+
 class Model:
     """The namespace as it should be; `now` follows the clock."""
 
@@ -117,8 +123,7 @@ class Model:
 
     def accept(self, path: str, specs: tuple[Spec, ...], *, sent_at: int) -> None:
         """A delivery was stored, at `sent_at` or later."""
-        ids = [spec.id for spec in specs if spec.id is not None]
-        with self._together(len(ids) > len(set(ids))):
+        with self._together(_may_meet(specs)):
             self._accept(path, specs, sent_at)
 
     def _accept(self, path: str, specs: tuple[Spec, ...], sent_at: int) -> None:
@@ -311,15 +316,16 @@ class Model:
             for item in self.all()
             if item.home == DEAD_LETTER and self.shapes[item.path].forward_dead_letters_to == shape.path
         ]
-        for item in waiting:
-            if not self._goes_on(item):
-                continue
-            if item.lock_until:
-                item.doubts.add(FORWARDED)
-                continue
-            moved = self._possibilities(self._forwarded(item, shape.path, buried=True), source=item)
-            self.remove(item)
-            self._put(moved)
+        with self._together(_may_meet(waiting)):
+            for item in waiting:
+                if not self._goes_on(item):
+                    continue
+                if item.lock_until:
+                    item.doubts.add(FORWARDED)
+                    continue
+                moved = self._possibilities(self._forwarded(item, shape.path, buried=True), source=item)
+                self.remove(item)
+                self._put(moved)
 
     def _goes_on(self, item: Item) -> bool:
         """Whether a dead letter is forwarded from where it is, once no receiver has it."""
@@ -328,8 +334,9 @@ class Model:
 
     def forward_freed(self) -> None:
         """Dead letters whose locks have ended have gone where dead letters of their entity go."""
-        for item in self.all():
-            if item.doubts == {FORWARDED} and not item.lock_until:
+        freed = [item for item in self.all() if item.doubts == {FORWARDED} and not item.lock_until]
+        with self._together(_may_meet(freed)):
+            for item in freed:
                 moved = self.suppose(item, FORWARDED)
                 self.remove(item)
                 self._put(moved, since=self.rested_at)
