@@ -327,4 +327,35 @@ MISJUDGED_COPIES = (
             Receive("q0", 500),
         ),
     ),
+    Case(
+        "of two copies one was dead-lettered, and a receiver got it: the other one, which had stayed, was taken for it",
+        "lost",
+        (
+            Shape("t1", "topic", partitioned=True),
+            Shape(
+                "t1/Subscriptions/s0",
+                "subscription",
+                forward_to="q0",
+                rules=(Rule("r0", action="session from colour", value="a"), Rule("r1", value="f")),
+            ),
+            Shape("q0", partitioned=True, deliveries_max=1, forward_dead_letters_to="t0"),
+            Shape("t0", "topic"),
+            Shape(
+                "t0/Subscriptions/s2",
+                "subscription",
+                rules=(Rule("r0", action="session from colour", value="b", sql=False),),  # the copies look alike there
+            ),
+        ),
+        (
+            Outage(0, "full"),
+            Send("t1", (Spec(313), Spec(314)), batch=True),
+            Send("t1", (Spec(354), Spec(355)), batch=True),
+            Receive("q0", 20),
+            Tear(4, "UNCONFIRMED"),
+            Send("t1", (Spec(398, colour="blue"),)),
+            Advance(120_000),
+            Receive("t0/Subscriptions/s2", 500),
+            Rest(),
+        ),
+    ),
 )

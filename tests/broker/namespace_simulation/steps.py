@@ -27,7 +27,7 @@ from emubus.broker.partition.records import session_number
 from ..tearing import Fate
 from . import commands as c
 from .changes import Changes
-from .comparing import Tally, bears, compare, latitude
+from .comparing import Tally, bears, compare, fits, latitude
 from .items import ACTIVE, DEAD_LETTER, DEFERRED, DEFERRED_HOMES, SCHEDULED, TRANSFER_DEAD_LETTER, Holding, Item
 from .model import Model
 from .numbered import Numbered
@@ -420,11 +420,19 @@ class Run:
     def happened(self, label: int, is_it: Callable[[Item], bool]) -> bool:
         """Whether doubts of a message, or another order of copies, lead to what was seen; the model follows.
 
-        Of two copies that may have become what was seen it is the one to which less has happened, then the one of
-        which less is in doubt.
+        Of two copies that may have become what was seen it is the one that is no longer where it was, then the one to
+        which less has happened, then the one of which less is in doubt.
         """
         items = sorted(self.model.items.get(label, ()), key=lambda item: len(item.doubts))
-        follows = (self.model.follow(item, is_it, depth) for depth in range(DOUBTS_MAX) for item in items)
+        rows = [row for row in self.world.rows() if row.label == label] if len(items) > 1 else []
+        staying = [item for item in items if any(fits(item, row) for row in rows)]
+        gone = [item for item in items if item not in staying]
+        follows = (
+            self.model.follow(item, is_it, depth)
+            for candidates in (gone, staying)
+            for depth in range(DOUBTS_MAX)
+            for item in candidates
+        )
         return any(follows) or self.model.came_another_way(label, is_it)
 
     def _settle(self, command: c.Settle) -> None:
