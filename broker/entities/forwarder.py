@@ -100,8 +100,12 @@ class Forwarder:
         self.wake(handle)
 
     async def round_of(self, handle: PartitionHandle) -> None:
-        """Wait until the outboxes of `handle` are empty or wait for a retry."""
-        if handle not in self._running:
+        """Wait until the outboxes of `handle` are empty or wait for a retry.
+
+        What has come here is known (`wake`) before its answer is: so nothing of it is under way where nobody was woken.
+        """
+        parked = self._parked.get(handle)
+        if handle not in self._running or (parked is not None and not parked.done()):
             return
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._rounds.setdefault(handle, []).append(over)

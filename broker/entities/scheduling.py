@@ -158,8 +158,8 @@ async def _schedule_apart(
 
 async def _commit_apart(
     entity: Entity, messages: Sequence[Message], in_order: list[int]
-) -> tuple[list[int], PartitionHandle]:
-    """Commit numbered messages in the partition of the first one."""
+) -> tuple[list[int], PartitionHandle | None]:
+    """Commit numbered messages in the partition of the first one; return what `schedule` does."""
     numbers = dict(enumerate(in_order))
     home = entity.partition_of_number(in_order[0])
     assert home is not None
@@ -180,7 +180,7 @@ async def _commit_apart(
             raise unknown from None
         if not is_stored:
             raise service_errors.store_unavailable(home.worker.index, "its disk failed") from None
-    return in_order, home
+    return in_order, home if len(own) < len(messages) else None
 
 
 async def _reserve(request: Schedule, handle: PartitionHandle) -> list[int]:

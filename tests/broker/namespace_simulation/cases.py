@@ -20,6 +20,7 @@ from .commands import (
     Schedule,
     Send,
     SetStatus,
+    Settle,
     Spec,
     Tear,
     Together,
@@ -209,6 +210,22 @@ CASES = (
             LockByNumber("t1/Subscriptions/s0", (259, 1), home="dead letters"),
             Outage(12, "failing"),
             Transact("q0", (Send("q1", (Spec(393, session="e"),)),), end="timeout"),
+        ),
+    ),
+    Case(
+        "a request that scheduled in one partition alone waited for the forwarder there, which waited for an entity",
+        "late",
+        (Shape("q2", partitioned=True, deliveries_max=1, forward_dead_letters_to="t0"),),
+        (
+            Send("q2", (Spec(1, key="e"),)),
+            Receive("q2", 1),
+            Settle(1, "q2", "dead-letter"),
+            Send("q2", (Spec(40),)),  # each request takes two turns of the partitions: this one makes them even
+            *(
+                Schedule("q2", (Spec(label, after_ms=100_000), Spec(label + 1, key="e", after_ms=100_000)))
+                for label in range(2, 34, 2)  # one of them has its first message in the partition of this key, too
+            ),
+            Advance(1_000),
         ),
     ),
 )

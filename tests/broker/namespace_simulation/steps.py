@@ -542,8 +542,12 @@ class Run:
         self._restart(c.Restart(crash=True))
 
     def _advance(self, command: c.Advance) -> None:
+        due = list(self._pending) if self.model.calm and command.ms >= STEP_MS else []
         self.world.clock.advance(command.ms)
         self.go_on()
+        late = [sorted(each.labels) for each in due if each in self._pending]
+        if late:
+            self.report("late", f"after {command.ms} ms requests have no answers, for messages {late}")
         self.model.tick(self.world.clock.now_ms())
 
     def _rest(self, command: c.Rest) -> None:
