@@ -378,4 +378,29 @@ MISJUDGED = (
             Purge("q0", 1),
         ),
     ),
+    Case(
+        "a partition was full of messages that one request had scheduled in others, and that had gone when it was seen",
+        "answer",
+        (Shape("q0", partitioned=True, small=True),),
+        (
+            Send("q0", (Spec(139, session="c"),)),
+            Send("q0", (Spec(142, session="c"),)),
+            Send("q0", (Spec(192, session="c", size=8_000),)),
+            Outage(15, "slow"),
+            Schedule(
+                "q0",
+                (
+                    Spec(263, session="c", after_ms=100_000),
+                    Spec(264, after_ms=20_000),
+                    Spec(265, after_ms=1_000, size=12_000),
+                    Spec(266, after_ms=20_000, size=12_000),
+                    Spec(267, after_ms=100_000, size=8_000),
+                    Spec(268, after_ms=1_000, size=12_000),
+                ),
+            ),
+            Advance(15_000),
+            Send("q0", (Spec(286, session="c", size=12_000),)),
+            Rest(),
+        ),
+    ),
 )

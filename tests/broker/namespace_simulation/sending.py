@@ -118,8 +118,9 @@ class Sending:
         places = [self._place(key) for key in self._keys if key is not None]
         if places and min(free[place] for place in places) < size:
             return
-        if self._run.model.shapes[self._to].kind != QUEUE and any(self._troubled[place] for place in places):
-            return  # copies that an action gave another key were in its outbox, and may have gone since
+        shape = self._run.model.shapes[self._to]
+        if (shape.kind != QUEUE or shape.partitioned) and any(self._troubled[place] for place in places):
+            return  # copies that an action gave another key, and messages scheduled elsewhere, may have gone since
         if places and None not in self._keys:
             self._report("answer", f"{size} bytes: answered '{error}'; the partitions have room for {room}")
         if None in self._keys and max(room) >= size:
