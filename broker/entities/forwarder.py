@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Set
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import structlog
 
@@ -34,6 +34,8 @@ from ..partition.requests import (
     Undeliverable,
 )
 from .entity import Entity, PartitionHandle, is_known_refusal
+
+T = TypeVar("T")
 
 MESSAGES_AT_ONCE = 64
 PAGES_MAX = 16  # pages read behind waiting messages before a retry
@@ -113,8 +115,7 @@ class Forwarder:
 
     def _end_round(self, handle: PartitionHandle) -> None:
         for over in self._rounds.pop(handle, ()):
-            if not over.done():
-                over.set_result(None)
+            _end(over, None)
 
     def wake(self, handle: PartitionHandle) -> None:
         """Start forwarding from `handle`: its outboxes have messages."""
@@ -122,17 +123,16 @@ class Forwarder:
             return
         if handle in self._running:
             self._again.add(handle)
-            parked = self._parked.get(handle)
-            if parked is not None and not parked.done():
-                parked.set_result(False)
+            if handle in self._parked:
+                _end(self._parked[handle], False)
         else:
             self._running[handle] = asyncio.create_task(self._run(handle), name=f"forward {handle.path}")
 
     def entity_added(self) -> None:
-        """Wake what waits for an entity: this may be the one."""
+        """Wake what waits for an entity: this may be the one. What is about to wait for it tries again first."""
+        self._again.update(self._running)
         for parked in self._parked.values():
-            if not parked.done():
-                parked.set_result(True)
+            _end(parked, True)
 
     def forget(self, entity: Entity) -> None:
         """Stop forwarding from a deleted entity."""
@@ -151,69 +151,71 @@ class Forwarder:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self, handle: PartitionHandle) -> None:
+        """Forward until nothing is left. Dead letters that have to wait hold up nothing that others send.
+
+        They are tried once a second at most: the announcement of a store that fails again and again must not lead to
+        one attempt after the other. Those whose target is missing are tried when an entity is added, or something has
+        come here, which may be a change of their target.
+        """
         refusing: Refusing = {}
         told = ""
+        waits: BrokerError | None = None  # why dead letters do not go on
+        try_at = 0
+        is_to_try = True  # at `try_at`, whether an entity is added or not
         try:
             while True:
+                is_to_try |= handle in self._again
                 self._again.discard(handle)
                 try:
-                    waits = await self._send_dead_letters(handle)
+                    if is_to_try and self._clock.now_ms() >= try_at:
+                        waits = await self._send_dead_letters(handle)
+                        try_at = 0 if waits is None else self._clock.now_ms() + RETRY_AFTER_MS
+                        is_to_try = waits is None or waits.condition is not Condition.NOT_FOUND
                     left = await self._carry(handle, refusing)
-                    if waits is not None and not left:
-                        if waits.condition is not Condition.NOT_FOUND or handle in self._again:
-                            raise waits
-                        if not await self._park(handle):  # what has come may be none of these dead letters
-                            await self._carry(handle, refusing)
-                            self._end_round(handle)
-                            await self._pause()
-                        left = True
                     if not left and handle not in self._again:
-                        self._end_round(handle)
+                        if waits is None:
+                            self._end_round(handle)
+                            return
+                        if waits.condition is not Condition.NOT_FOUND:
+                            told = _tell(handle, waits, told)
+                        if await self._park(handle, try_at if is_to_try else None):
+                            try_at = 0
+                        is_to_try = True
+                        refusing.clear()
                 except BrokerError as error:
                     if handle.entity.gone is not None:
                         return
-                    if error.description != told:  # once, however long it takes
-                        log.info(
-                            "forwarding delayed", entity=handle.path, partition=handle.index, cause=error.description
-                        )
-                        told = error.description
+                    told = _tell(handle, error, told)
                     self._end_round(handle)
                     await self._pause()
                     refusing.clear()
-                    left = True
                 except Exception:
                     log.exception("forwarding failed", entity=handle.path, partition=handle.index)
                     self._end_round(handle)
                     await self._pause()
                     refusing.clear()
-                    left = True
-                if not left and handle not in self._again:
-                    return
         finally:
             del self._running[handle]
             self._end_round(handle)
             if not self._tried.get(handle):
                 self._tried.pop(handle, None)
 
-    async def _park(self, handle: PartitionHandle) -> bool:
-        """Wait until an entity is added, or until something comes here; whether it was an entity.
-
-        Dead letters are then tried as for a retry: the announcement of a store that fails again and again must not lead
-        to one attempt after the other.
-        """
+    async def _park(self, handle: PartitionHandle, until: int | None) -> bool:
+        """Wait until an entity is added, something comes here, or it is `until` (Unix ms); whether it was an entity."""
         self._end_round(handle)
         parked: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._parked[handle] = parked
+        timer = None if until is None else self._clock.call_at(until, lambda: _end(parked, False))
         try:
             return await parked
         finally:
+            if timer is not None:
+                timer.cancel()
             del self._parked[handle]
 
     async def _pause(self) -> None:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        timer = self._clock.call_at(
-            self._clock.now_ms() + RETRY_AFTER_MS, lambda: None if over.done() else over.set_result(None)
-        )
+        timer = self._clock.call_at(self._clock.now_ms() + RETRY_AFTER_MS, lambda: _end(over, None))
         try:
             await over
         finally:
@@ -446,6 +448,18 @@ class Forwarder:
                 # It can be neither forwarded nor dead-lettered: those behind it do not wait for it.
                 log.error("message stays in its outbox until the next start", entity=handle.path, number=number)
                 self._aside.setdefault(handle, set()).add(number)
+
+
+def _end(waiting: asyncio.Future[T], result: T) -> None:
+    if not waiting.done():
+        waiting.set_result(result)
+
+
+def _tell(handle: PartitionHandle, error: BrokerError, told: str) -> str:
+    """Log why messages wait, once however long they do; return what is `told` now."""
+    if error.description != told:
+        log.info("forwarding delayed", entity=handle.path, partition=handle.index, cause=error.description)
+    return error.description
 
 
 def _moves(handle: PartitionHandle, row: Row) -> bool:

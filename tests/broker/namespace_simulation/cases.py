@@ -228,4 +228,19 @@ CASES = (
             Advance(1_000),
         ),
     ),
+    Case(
+        "the second of two messages was forwarded a second later if a dead letter before them waited for its queue",
+        "everything available",
+        (
+            Shape("q1", forward_to="q2", forward_dead_letters_to="q4"),
+            Shape("q2", sessions=True),
+        ),
+        (
+            Send("q1", (Spec(1),)),  # a dead letter, since it has no session
+            Send("q1", (Spec(2, session="a"),)),
+            Send("q1", (Spec(3, session="b"),)),
+            AcceptSession("q2"),
+            AcceptSession("q2"),
+        ),
+    ),
 )
