@@ -4,7 +4,7 @@ from __future__ import annotations
 
 RULES = {
     "answer": "a verb is answered as the service answers it",
-    "late": "while all stores work a request is answered within a second",
+    "late": "while all stores work a request is answered within a second, and what goes to other entities goes at once",
     "pause": "what can't be done now is tried again when time has passed, not at once",
     "broker failure": "the broker never fails by itself: no traceback, no internal error",
     "delivery: all or none": "of a delivery that is refused nothing is stored, of one that is accepted everything",

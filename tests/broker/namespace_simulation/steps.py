@@ -118,6 +118,9 @@ class Run:
         """One command; BrokenRuleError if the broker does not do as it should."""
         self._handlers[type(command)](command)
         self.go_on()
+        may_wait = any(shape.small for shape in self.model.shapes.values())  # for room
+        if self.model.calm and not may_wait and self.world.is_forwarding():
+            self.report("late", f"behind {command} messages go to other entities only when time has passed")
 
     def go_on(self) -> None:
         """Let the broker work until it waits for something, and judge what it answered."""

@@ -299,7 +299,11 @@ class World:
 
     def is_busy(self) -> bool:
         """Whether anything is under way between entities."""
-        return bool(forwarding_count(self.broker) or self.broker.namespace.catalog.deleted)
+        return bool(self.is_forwarding() or self.broker.namespace.catalog.deleted)
+
+    def is_forwarding(self) -> bool:
+        """Whether messages go to other entities now, or wait for a second attempt."""
+        return forwarding_count(self.broker) > 0
 
     def failures(self) -> int:
         """How many batches were not confirmed in this life: their partitions have lost their memory, and all locks."""
