@@ -358,4 +358,40 @@ MISJUDGED_COPIES = (
             Rest(),
         ),
     ),
+    Case(
+        "a copy was dropped as the duplicate of one that had come long before, when all was explained together",
+        "lost",
+        (
+            Shape("t1", "topic", ttl_ms=5_000),
+            Shape("t1/Subscriptions/s0", "subscription", forward_to="q4"),
+            Shape(
+                "t1/Subscriptions/s1",
+                "subscription",
+                forward_to="t0",
+                rules=(
+                    Rule("r0", colour="blue", value="f"),
+                    Rule("r1", colour="blue", action="drop session", value="a"),
+                    Rule("r2", colour="blue", action="set key", value="c", sql=False),
+                ),
+            ),
+            Shape("q4", bury_expired=True, forward_dead_letters_to="t0"),
+            Shape("t0", "topic", duplicates=True),
+            Shape(
+                "t0/Subscriptions/s1",
+                "subscription",
+                bury_expired=True,
+                rules=(
+                    Rule("r0", action="drop key", value="d", sql=False),
+                    Rule("r1", action="drop key", value="e", sql=False),
+                    Rule("r2", value="c"),
+                ),
+            ),
+            Shape(
+                "t0/Subscriptions/s2",
+                "subscription",
+                rules=(Rule("r0", value="f"), Rule("r1", action="drop session", value="f")),
+            ),
+        ),
+        (Send("t1", (Spec(424, colour="blue"),)), Outage(1, "down"), Advance(35_000), Rest()),
+    ),
 )

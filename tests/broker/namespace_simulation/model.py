@@ -189,6 +189,10 @@ class Model:
         for each in gone:
             del self.shapes[each]
 
+    def may_remember(self, identity: Identity) -> bool:
+        """Whether an entity may have had a message as which it drops others since the last quiet point."""
+        return self._memory.has(identity, self.rested_at, self.now) is not False
+
     def is_receivable(self, path: str) -> bool:
         """Whether an entity lets receivers have its messages."""
         shape = self.shapes.get(path)

@@ -41,14 +41,17 @@ class Outcome:
 
 def search(items: Sequence[Item], rows: Sequence[Row], model: Model, fits: Fits) -> list[Pairs] | None:
     """For each item the rows that are its, or are what became of it; None if no outcomes explain all rows."""
-    choices = [list(islice(_outcomes(item, model), OUTCOMES_MAX)) for item in items]
+    choices = [
+        list(islice((each for each in _outcomes(item, model) if len(each.items) <= len(rows)), OUTCOMES_MAX))
+        for item in items
+    ]
     steps = iter(range(STEPS_MAX))
 
     def explain(index: int, left: list[Row], chosen: list[Outcome], found: list[Pairs]) -> list[Pairs] | None:
         if next(steps, None) is None:
             return None
         if index == len(choices):
-            return None if left or not _agree(chosen) else found
+            return None if left or not _agree(chosen, model) else found
         for outcome in choices[index]:
             for pairs in _fitting(outcome.items, left, fits):
                 taken = [row for _, row in pairs]
@@ -66,17 +69,18 @@ def _outcomes(item: Item, model: Model, depth: int = DEPTH) -> Iterator[Outcome]
     for what in sorted(item.doubts) if depth else ():
         for possibility in model.suppose(item, what):
             remembered = frozenset(possibility.identities)
-            for later in product(*(list(_outcomes(each, model, depth - 1)) for each in possibility.items)):
-                yield sum(later, Outcome((), remembered))
-            for identity in sorted(remembered, key=repr):
+            for identity in sorted(remembered, key=repr):  # first: they are few, and copies of a topic are many
                 others = [each for each in possibility.items if all(path != identity[0] for path, _ in each.trail)]
                 yield Outcome(tuple(others), remembered - {identity}, frozenset({identity}))
+            for later in product(*(list(_outcomes(each, model, depth - 1)) for each in possibility.items)):
+                yield sum(later, Outcome((), remembered))
 
 
-def _agree(chosen: Sequence[Outcome]) -> bool:
-    """Whether entities that dropped copies had taken another one."""
+def _agree(chosen: Sequence[Outcome], model: Model) -> bool:
+    """Whether entities that dropped copies had taken another one: of these, or before."""
     remembered = frozenset[Identity]().union(*(outcome.identities for outcome in chosen))
-    return all(outcome.dropped <= remembered for outcome in chosen)
+    dropped = frozenset[Identity]().union(*(outcome.dropped for outcome in chosen))
+    return all(map(model.may_remember, dropped - remembered))
 
 
 def _fitting(items: Sequence[Item], rows: Sequence[Row], fits: Fits) -> Iterator[Pairs]:
