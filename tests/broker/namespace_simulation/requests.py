@@ -67,7 +67,8 @@ class Requests:
         numbers = [item.number or 0 for item in items]
         answer = self._ask(run.world.broker.messages.receive_by_sequence_number(command.of, numbers, mode, name))
         if answer.error is not None:
-            self._judge_refused(command, items, answer.error, is_held=not shape.sessions or holding is not None)
+            is_held = not shape.sessions or (holding is not None and holding.is_sure)
+            self._judge_refused(command, items, answer.error, is_held=is_held)
             return
         got = {delivery.sequence_number for delivery in answer.result}
         if got != set(numbers):

@@ -228,9 +228,10 @@ class Sessions:
     def _close(self, command: c.CloseSession) -> None:
         run = self._run
         key = (command.of, command.name)
-        holder = self.holders.pop(key, None)
+        holder = self.holders.get(key)
         if holder is None or run.world.is_slow():
             return
+        del self.holders[key]
         holder.consumer.close()
         run.world.loop.run_until_idle()
         if not run.model.calm:
