@@ -13,6 +13,7 @@ from .commands import (
     Schedule,
     Send,
     Settle,
+    SettleTogether,
     Spec,
     Tear,
     Together,
@@ -393,5 +394,20 @@ MISJUDGED_COPIES = (
             ),
         ),
         (Send("t1", (Spec(424, colour="blue"),)), Outage(1, "down"), Advance(35_000), Rest()),
+    ),
+    Case(
+        "of two messages with one id that were settled together the first one of the request need not go first",
+        "stray",
+        (
+            Shape("t1", "topic"),
+            Shape("t1/Subscriptions/s0", "subscription", deliveries_max=1, forward_dead_letters_to="q2"),
+            Shape("q2", duplicates=True),
+        ),
+        (
+            Send("t1", (Spec(441, id="id12"), Spec(444, id="id12")), batch=True),
+            Receive("t1/Subscriptions/s0", 20),
+            SettleTogether("t1/Subscriptions/s0", (444, 441), "abandon"),
+            Rest(),
+        ),
     ),
 )

@@ -123,7 +123,7 @@ class Model:
 
     def accept(self, path: str, specs: tuple[Spec, ...], *, sent_at: int) -> None:
         """A delivery was stored, at `sent_at` or later."""
-        with self._together(_may_meet(specs)):
+        with self.together(specs):
             self._accept(path, specs, sent_at)
 
     def _accept(self, path: str, specs: tuple[Spec, ...], sent_at: int) -> None:
@@ -249,10 +249,10 @@ class Model:
         return self._arrivals.possibilities(items, time, is_single=is_single)
 
     @contextmanager
-    def _together(self, is_so: bool) -> Iterator[None]:
-        """Messages that may meet set out together: which of them comes first depends on their ways."""
+    def together(self, setting_out: Iterable[Item | Spec]) -> Iterator[None]:
+        """These messages set out together: which of those that may meet comes first depends on their ways."""
         before = self._many
-        self._many = before or is_so
+        self._many = before or _may_meet(setting_out)
         try:
             yield
         finally:
@@ -320,7 +320,7 @@ class Model:
             for item in self.all()
             if item.home == DEAD_LETTER and self.shapes[item.path].forward_dead_letters_to == shape.path
         ]
-        with self._together(_may_meet(waiting)):
+        with self.together(waiting):
             for item in waiting:
                 if not self._goes_on(item):
                     continue
@@ -339,7 +339,7 @@ class Model:
     def forward_freed(self) -> None:
         """Dead letters whose locks have ended have gone where dead letters of their entity go."""
         freed = [item for item in self.all() if item.doubts == {FORWARDED} and not item.lock_until]
-        with self._together(_may_meet(freed)):
+        with self.together(freed):
             for item in freed:
                 moved = self.suppose(item, FORWARDED)
                 self.remove(item)

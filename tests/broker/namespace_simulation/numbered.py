@@ -179,11 +179,12 @@ class Numbered:
                 seen = [str(held.item) for held, _ in taken]
                 run.report("answer", f"{command}: a lock is lost, though all are locked: {seen}")
             return
-        for held, is_locked in taken:
-            if isinstance(answer.error, UnknownOutcomeError):
-                self._doubt_settled(outcome, held.item)
-            else:
-                run.judge_settle(outcome, held.item, answer, is_locked=is_locked)
+        with run.model.together([held.item for held, _ in taken]):
+            for held, is_locked in taken:
+                if isinstance(answer.error, UnknownOutcomeError):
+                    self._doubt_settled(outcome, held.item)
+                else:
+                    run.judge_settle(outcome, held.item, answer, is_locked=is_locked)
 
     def _doubt_settled(self, command: c.Settle, item: Item) -> None:
         """Of several stores some may have settled theirs; the others keep the locks."""

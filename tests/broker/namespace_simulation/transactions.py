@@ -64,7 +64,9 @@ class Transacting:
         run.world.loop.run_until_idle()
         labels = {spec.label for send in sends for spec in send.specs}
         if self._is_committed(command, answer, labels, settled, failures):
-            self._commit(command, sends, settled)
+            specs = [spec for send in sends for spec in send.specs]
+            with run.model.together([*(item for _, item, _, _ in settled), *specs]):
+                self._commit(command, sends, settled)
 
     def _is_committed(
         self,
