@@ -110,7 +110,7 @@ class _Search:
     def several(self, node: syntax.All | syntax.AnyOf) -> Iterator[str]:
         return self.reasons(*(item for item in node.items if self._value(item) is None))
 
-    def nothing(self, _node: syntax.IsNull | syntax.Exists) -> Iterator[str]:
+    def never_unknown(self, _node: syntax.IsNull | syntax.Exists) -> Iterator[str]:
         return iter(())
 
 
@@ -129,6 +129,6 @@ _SEARCHES: Final[Mapping[type, Callable[[Any, Any], Iterator[str]]]] = {
     syntax.Not: _Search.negation,
     syntax.All: _Search.several,
     syntax.AnyOf: _Search.several,
-    syntax.IsNull: _Search.nothing,
-    syntax.Exists: _Search.nothing,
+    syntax.IsNull: _Search.never_unknown,
+    syntax.Exists: _Search.never_unknown,
 }

@@ -137,7 +137,7 @@ class Faults:
 
     def attached(self, connection: LinkContext, pointer: Pointer) -> None:
         """Tap a new link."""
-        self._tap(connection, pointer)
+        self._put_tap(connection, pointer)
         if connection.watch is not None and not _is_exempt(read_attach(pointer).address):
             connection.watch.attached(pointer)
             self._conditions.changed()
@@ -147,7 +147,7 @@ class Faults:
             connection.watch.detached(pointer, is_last=not _has_links(connection))
             self._conditions.changed()
 
-    def _tap(self, connection: LinkContext, pointer: Pointer) -> None:
+    def _put_tap(self, connection: LinkContext, pointer: Pointer) -> None:
         """Put a tap into a link or its node, unless there is one."""
         link = connection.wire.links[pointer]
         address = address_of(connection, pointer)
@@ -179,7 +179,7 @@ class Faults:
             connection.requests.observe(Watch(connection.clock.now_ms) if self._conditions.are_on else None)
             for pointer, link in list(connection.wire.links.items()):
                 if self.are_set:
-                    self._tap(connection, pointer)
+                    self._put_tap(connection, pointer)
                 else:
                     _untap(connection, pointer)
                     if had_conditions and isinstance(link, OutgoingLink):

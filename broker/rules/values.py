@@ -96,7 +96,7 @@ _DESCRIBED: Final[Mapping[str, Callable[[Any], Value]]] = {
 }
 
 
-def _decimal(octets: bytes) -> Value:
+def _decimal_value(octets: bytes) -> Value:
     text = decimals.meant(octets)
     if not text[-1].isdigit() or text.startswith("0x"):  # infinite, or no number; .NET has neither
         return OPAQUE
@@ -111,7 +111,7 @@ def _unchanged(value: Any) -> Value:
 _NORMALISERS: Final[Mapping[type[Any], Callable[[Any], Value]]] = {
     **dict.fromkeys((type(None), bool, float, str, uuid.UUID, Instant, OffsetInstant, Span, Decimal, Char), _unchanged),
     **dict.fromkeys((*numbers.INTEGERS, Float), _unchanged),
-    **dict.fromkeys((Decimal32, Decimal64, Decimal128), _decimal),
+    **dict.fromkeys((Decimal32, Decimal64, Decimal128), _decimal_value),
     Symbol: str,
     Timestamp: lambda ms: Instant(ms * TICKS_PER_MS),
     Described: _value_of_described,
