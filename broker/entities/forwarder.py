@@ -92,7 +92,7 @@ class Forwarder:
         # Outbox numbers that may be stored at the target: after an unknown outcome, or from an earlier run.
         self._tried: dict[PartitionHandle, set[int]] = {}
         self._tried_below: dict[PartitionHandle, int] = {}
-        self._parked: dict[PartitionHandle, asyncio.Future[bool]] = {}  # dead letters wait for a missing entity
+        self._parked: dict[PartitionHandle, asyncio.Future[bool]] = {}  # only dead letters are left, and wait
         self._aside: dict[PartitionHandle, set[int]] = {}  # outbox numbers that wait for the next start
         self._stopping = False
 
