@@ -296,6 +296,20 @@ async def test_a_message_that_was_sent_through_another_path_shows_no_dead_letter
     assert "x-opt-deadletter-source" not in message.annotations
 
 
+@pytest.mark.parametrize("turns", range(12))
+async def test_a_target_that_comes_at_any_moment_of_an_attempt_gets_the_dead_letter(clock: Clock, turns: int) -> None:
+    broker = open_broker(QueueDescription("from", forward_dead_letters_to="to"), clock=clock)
+    await send(broker, "from", encoded("dead"))
+    receiver = Receiver(broker, "from")
+    (delivery,) = await receiver.receive(1)
+    settling = asyncio.ensure_future(receiver.settle(delivery, DeadLetter()))
+    await loop_turns(turns)
+    broker.administration.create(QueueDescription("to"))
+    assert await settling is None
+    await settled(clock)
+    assert bodies(await Receiver(broker, "to").drain()) == ["dead"]
+
+
 async def test_a_dead_letter_that_is_forwarded_to_its_own_queue_counts_its_hops(clock: Clock) -> None:
     broker = open_broker(QueueDescription("loop", forward_dead_letters_to="loop"), clock=clock)
     await send(broker, "loop", encoded("again"))
