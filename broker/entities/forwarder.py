@@ -104,7 +104,7 @@ class Forwarder:
     async def round_of(self, handle: PartitionHandle) -> None:
         """Wait until the outboxes of `handle` are empty or wait for a retry.
 
-        What has come here is known (`wake`) before its answer is: so nothing of it is under way where nobody was woken.
+        A store announces messages (`wake`) before it answers their sender, so a parked forwarder has none of them.
         """
         parked = self._parked.get(handle)
         if handle not in self._running or (parked is not None and not parked.done()):
@@ -129,7 +129,7 @@ class Forwarder:
             self._running[handle] = asyncio.create_task(self._run(handle), name=f"forward {handle.path}")
 
     def entity_added(self) -> None:
-        """Wake what waits for an entity: this may be the one. What is about to wait for it tries again first."""
+        """Try dead letters again whose target may be this entity, also those of a forwarder that is about to park."""
         self._again.update(self._running)
         for parked in self._parked.values():
             _end(parked, True)
@@ -151,14 +151,14 @@ class Forwarder:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self, handle: PartitionHandle) -> None:
-        """Forward until nothing is left. Dead letters that have to wait hold up nothing that others send.
+        """Forward until nothing is left. Dead letters that wait for their target do not delay other messages.
 
-        They are tried once a second at most: the announcement of a store that fails again and again must not lead to
-        one attempt after the other. Those whose target is missing are tried when an entity is added, or something has
-        come here, which may be a change of their target.
+        The forwarder tries waiting dead letters once a second at most: a store that fails again and again announces
+        them each time. If their target is missing, it tries them only after an entity was added or `wake` was called,
+        which an update of the source does, too.
         """
         refusing: Refusing = {}
-        told = ""
+        logged = ""  # the last cause in the log
         waits: BrokerError | None = None  # why dead letters do not go on
         try_at = 0
         is_to_try = True  # at `try_at`, whether an entity is added or not
@@ -177,7 +177,7 @@ class Forwarder:
                             self._end_round(handle)
                             return
                         if waits.condition is not Condition.NOT_FOUND:
-                            told = _tell(handle, waits, told)
+                            logged = _log_delay(handle, waits, logged)
                         if await self._park(handle, try_at if is_to_try else None):
                             try_at = 0
                         is_to_try = True
@@ -185,7 +185,7 @@ class Forwarder:
                 except BrokerError as error:
                     if handle.entity.gone is not None:
                         return
-                    told = _tell(handle, error, told)
+                    logged = _log_delay(handle, error, logged)
                     self._end_round(handle)
                     await self._pause()
                     refusing.clear()
@@ -455,9 +455,9 @@ def _end(waiting: asyncio.Future[T], result: T) -> None:
         waiting.set_result(result)
 
 
-def _tell(handle: PartitionHandle, error: BrokerError, told: str) -> str:
-    """Log why messages wait, once however long they do; return what is `told` now."""
-    if error.description != told:
+def _log_delay(handle: PartitionHandle, error: BrokerError, logged: str) -> str:
+    """Log why messages wait, unless that was `logged` last; return the cause."""
+    if error.description != logged:
         log.info("forwarding delayed", entity=handle.path, partition=handle.index, cause=error.description)
     return error.description
 

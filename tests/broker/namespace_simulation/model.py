@@ -190,7 +190,7 @@ class Model:
             del self.shapes[each]
 
     def may_remember(self, identity: Identity) -> bool:
-        """Whether an entity may have had a message as which it drops others since the last quiet point."""
+        """Whether an entity that drops duplicates may have remembered this identity since the last quiet point."""
         return self._memory.has(identity, self.rested_at, self.now) is not False
 
     def is_receivable(self, path: str) -> bool:
